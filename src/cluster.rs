@@ -1,0 +1,1 @@
+//! The embedded PostgreSQL: a private cluster in a data directory.

@@ -1,0 +1,18 @@
+//! taskstats: a durable task service on OS threads, with PostgreSQL as its only memory.
+//!
+//! A text comes in over HTTP, becomes a committed row, a worker thread counts its words, bytes and runes, and the
+//! service can say — and prove from the database — what became of it.
+//!
+//! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `cluster` (the embedded PostgreSQL) is used
+//! by `cli` alone; `limits` and `log` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
+//! [`service`], [`http`], and [`cli`] last.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod cluster;
+pub mod http;
+pub mod limits;
+pub mod log;
+pub mod service;
+pub mod store;
+pub mod task;

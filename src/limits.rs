@@ -1,0 +1,84 @@
+//! Every limit and timeout of the program, with its unit in its type or name and its reason. Nothing here is read from
+//! the outside: what people may set is in `cli::config`, whose defaults come from here.
+
+use std::time::Duration;
+
+// ------------------------------------------------------------------ log
+
+/// One line per fault and interval: a lost database must not fill the disk.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+// ------------------------------------------------------------------ HTTP: the front door
+
+/// Client connections at once, per listener; lowered at start to what RLIMIT_NOFILE allows.
+pub const CONNECTIONS: usize = 1024;
+/// A request line with its headers, bytes. Ours are a few hundred; beyond this: 431.
+pub const HEAD_BYTES: usize = 16 * 1024;
+/// Header fields in one head; beyond this: 431.
+pub const HEAD_FIELDS: usize = 64;
+/// Default of `--max-body`, bytes; beyond it: 413, without reading.
+pub const BODY_BYTES: usize = 1024 * 1024;
+/// Largest reply, bytes: the front door buffers one whole reply per client.
+pub const REPLY_BYTES: usize = 1024 * 1024;
+/// From the first byte of a head to its last: slower is an attack or a dead link. 408.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+/// From the end of the head to the end of the body: 1 MiB at 35 kB/s. 408.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// An idle keep-alive connection is closed after this.
+pub const IDLE_TIME: Duration = Duration::from_secs(60);
+/// The same when over half of the connections are in use: room for those who work.
+pub const IDLE_TIME_CROWDED: Duration = Duration::from_secs(1);
+/// A client must take a whole reply within this.
+pub const WRITE_TIME: Duration = Duration::from_secs(10);
+/// A handler must answer within this: above every database bound below.
+pub const HANDLER_TIME: Duration = Duration::from_secs(90);
+/// How often blocked socket calls look at their deadline and at a shutdown.
+pub const TICK: Duration = Duration::from_millis(250);
+/// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+// ------------------------------------------------------------------ database
+
+/// Default of `--db-timeout`: statement_timeout of every session. The callers wait [`REPLY_MARGIN`] longer.
+pub const DB_TIMEOUT: Duration = Duration::from_secs(2);
+/// A caller gives up this long after the database timeout: the server's own timeout gets to speak first.
+pub const REPLY_MARGIN: Duration = Duration::from_millis(500);
+/// How long a caller of the pool waits for a connection. Small: r2d2's reconnect delay grows to half of it.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The server looks this often whether a client that runs a statement still lives, and frees its locks if not.
+pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// A connection unused for this long is tried with an empty query first: a restart of the server shows there.
+pub const TRUSTED_IDLE: Duration = Duration::from_millis(500);
+/// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
+pub const BATCH_ROWS: usize = 128;
+/// Threads beyond a lane's width that may stand in for threads stuck in a silent backend.
+pub const STAND_INS: usize = 4;
+
+// ------------------------------------------------------------------ tasks
+
+/// Default of `--workers`: analysing is CPU work, claiming and finishing is waiting.
+pub const WORKERS: usize = 8;
+/// Default of `--queue`: tasks admitted beyond those being worked on.
+pub const QUEUE_SLOTS: usize = 256;
+/// A refused submission waits this long when a finish is under way: its terminal state may be visible already while its
+/// permit is still on the way back.
+pub const PERMIT_GRACE: Duration = Duration::from_millis(25);
+/// First and longest pause between two tries of a write that must get through (chapter 39).
+pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
+/// The feeder looks this often for QUEUED rows that nobody holds.
+pub const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
+pub const FEED_AGE: Duration = Duration::from_secs(1);
+/// Bytes of a failure reason kept in the row; the rest is cut.
+pub const REASON_BYTES: usize = 1024;
+/// Default of `--drain-timeout`: how long SIGTERM waits for work in hand.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a shutdown waits for requests in hand to be answered.
+pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+// ------------------------------------------------------------------ one instance
+
+/// The holder of the instance lock proves its connection this often.
+pub const KEEPER_INTERVAL: Duration = Duration::from_millis(250);
+/// A start waits this long for the lock: a killed predecessor's backend needs [`CLIENT_CHECK_INTERVAL`] to notice.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
