@@ -1,6 +1,13 @@
-//! Counting words, bytes and runes (DESIGN section 2).
+//! Counting words, bytes and runes (DESIGN section 2): the same numbers whatever pieces a text comes in, in constant
+//! memory. What is not UTF-8 is an error with its place; it must never be counted as if it were text.
 
-/// words, bytes and runes of one text.
+mod block;
+#[cfg(test)]
+mod tests;
+
+use block::{BLOCK, Window};
+
+/// The words, bytes and runes of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Maximal runs of characters without the Unicode White_Space property.
@@ -11,17 +18,33 @@ pub struct Counts {
     pub runes: u64,
 }
 
-/// The first byte, from the start of the input, at which it stops being UTF-8.
+/// The place at which an input stops being UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidUtf8 {
-    /// Bytes before the fault.
+    /// Bytes before the first sequence that is wrong or cut off by the end of the input.
     pub offset: u64,
 }
 
-/// A count under way: constant memory, whatever the pieces.
+impl std::fmt::Display for InvalidUtf8 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "invalid UTF-8 at byte {}", self.offset)
+    }
+}
+
+impl std::error::Error for InvalidUtf8 {}
+
+/// A count under way.
 #[derive(Debug, Default)]
 pub struct Counter {
+    /// Words that were seen to end, and all bytes and runes before the split character.
     counts: Counts,
+    /// Whether the last character counted belongs to a word, which is not in `counts` yet.
+    in_word: bool,
+    /// The first bytes of a character whose others come with the next piece.
+    split: [u8; 4],
+    split_len: usize,
+    /// Kept, so that nobody gets counts out of a counter that met a fault.
+    fault: Option<InvalidUtf8>,
 }
 
 impl Counter {
@@ -29,22 +52,100 @@ impl Counter {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Takes the next piece; a character may be split between pieces.
+
+    /// Takes the next piece of the text; a character may be split between pieces.
+    ///
+    /// # Errors
+    /// The input so far is not UTF-8. The counter is then of no more use: every later call gives the same error.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), InvalidUtf8> {
-        let _ = piece;
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let mut window = Window::new();
+        let mut rest = self.complete_split(piece, &mut window)?;
+        while !rest.is_empty() {
+            let whole = whole_characters(&rest[..rest.len().min(BLOCK)]);
+            if whole == 0 {
+                break;
+            }
+            self.take(&rest[..whole], &mut window)?;
+            rest = &rest[whole..];
+        }
+        self.split[self.split_len..][..rest.len()].copy_from_slice(rest);
+        self.split_len += rest.len();
         Ok(())
     }
-    /// The counts, unless the input ended within a character.
+
+    /// Words that have begun so far. Never falls, so a limit that it passes is passed for good.
+    pub fn words(&self) -> u64 {
+        self.counts.words + u64::from(self.in_word)
+    }
+
+    /// The counts of the whole text.
+    ///
+    /// # Errors
+    /// The input was not UTF-8, or ended within a character.
     pub fn finish(self) -> Result<Counts, InvalidUtf8> {
-        Ok(self.counts)
+        match self.fault {
+            Some(fault) => Err(fault),
+            None if self.split_len > 0 => Err(InvalidUtf8 { offset: self.counts.bytes }),
+            None => Ok(Counts { words: self.words(), ..self.counts }),
+        }
+    }
+
+    /// Completes the split character, if there is one, from the head of `piece`; returns the rest of it.
+    fn complete_split<'p>(&mut self, piece: &'p [u8], window: &mut Window) -> Result<&'p [u8], InvalidUtf8> {
+        if self.split_len == 0 {
+            return Ok(piece);
+        }
+        let missing = announced(self.split[0]) - self.split_len;
+        let (head, rest) = piece.split_at(missing.min(piece.len()));
+        self.split[self.split_len..][..head.len()].copy_from_slice(head);
+        self.split_len += head.len();
+        if head.len() == missing {
+            let (split, len) = (self.split, std::mem::take(&mut self.split_len));
+            self.take(&split[..len], window)?;
+        }
+        Ok(rest)
+    }
+
+    /// Counts one block that ends with a whole character.
+    fn take(&mut self, block: &[u8], window: &mut Window) -> Result<(), InvalidUtf8> {
+        let tally = window.tally(block, self.in_word).map_err(|valid| {
+            let fault = InvalidUtf8 { offset: self.counts.bytes + valid as u64 };
+            *self.fault.insert(fault)
+        })?;
+        self.counts.words += tally.words_ended;
+        self.counts.bytes += block.len() as u64;
+        self.counts.runes += tally.runes;
+        self.in_word = tally.in_word;
+        Ok(())
     }
 }
 
 /// Counts one text.
 pub fn count(text: &str) -> Counts {
-    Counts {
-        words: text.split_whitespace().count() as u64,
-        bytes: text.len() as u64,
-        runes: text.chars().count() as u64,
+    let mut counter = Counter::new();
+    counter.push(text.as_bytes()).and_then(|()| counter.finish()).expect("a str is UTF-8")
+}
+
+/// How many bytes a lead byte announces; 1 for everything that leads no sequence.
+fn announced(lead: u8) -> usize {
+    match lead {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => 1,
+    }
+}
+
+/// The length of `bytes` without a sequence that announces more bytes than are there.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let is_continuation = |byte: &u8| (0x80..0xC0).contains(byte);
+    // Two are enough: with a third, the longest sequence would be complete.
+    let after_lead = bytes.iter().rev().take(2).take_while(|byte| is_continuation(byte)).count();
+    match bytes.len().checked_sub(after_lead + 1) {
+        Some(lead) if announced(bytes[lead]) > after_lead + 1 => lead,
+        _ => bytes.len(),
     }
 }

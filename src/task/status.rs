@@ -1,4 +1,5 @@
-//! The five states of a task (DESIGN section 2).
+//! The five states of a task (DESIGN section 2). Names only: which change is allowed is decided by the UPDATE that makes
+//! it, never here.
 
 use std::fmt;
 
@@ -46,5 +47,33 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_are_read_back() {
+        let spellings = Status::ALL.map(Status::as_str);
+        assert_eq!(spellings, ["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED"]);
+        for status in Status::ALL {
+            assert_eq!(Status::parse(status.as_str()), Some(status));
+            assert_eq!(status.to_string(), status.as_str());
+        }
+    }
+
+    #[test]
+    fn other_spellings_are_no_state() {
+        for text in ["", "queued", "QUEUED ", "CANCELLED", "DONE"] {
+            assert_eq!(Status::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn three_states_are_terminal() {
+        let terminal: Vec<Status> = Status::ALL.into_iter().filter(|status| status.is_terminal()).collect();
+        assert_eq!(terminal, [Status::Succeeded, Status::Failed, Status::Canceled]);
     }
 }
