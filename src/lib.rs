@@ -16,3 +16,8 @@ pub mod log;
 pub mod service;
 pub mod store;
 pub mod task;
+
+/// Locks a mutex whose data stays valid whatever panics: ours guard plain values that are never left half written.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

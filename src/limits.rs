@@ -36,6 +36,38 @@ pub const HANDLER_TIME: Duration = Duration::from_secs(90);
 pub const TICK: Duration = Duration::from_millis(250);
 /// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Client connections of the admin listener: a few scrapers and browsers, and it must not eat the public one's share.
+pub const ADMIN_CONNECTIONS: usize = 32;
+/// File descriptors one client may need: its socket, and the three ends of its internal connection.
+pub const FDS_PER_CONNECTION: usize = 4;
+/// File descriptors kept from clients: the database (4 a connection), refused clients, signals, logs, the listeners.
+pub const FD_RESERVE: usize = 256;
+/// Request bodies in flight at once, bytes, per listener: what a crowd of uploaders may cost in memory. Beyond: 503.
+pub const BODIES_BYTES: usize = 64 * 1024 * 1024;
+/// After a last answer the socket is read on for this long, so that the answer is not lost to a reset.
+pub const LINGER_TIME: Duration = Duration::from_secs(1);
+/// And for at most this many bytes: nobody may keep a thread busy with throwing away.
+pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
+/// Clients refused for want of room that are seen off at once; further ones are just closed.
+pub const LINGERERS: usize = 32;
+/// Stack of a client's and of a handler's thread, bytes: their buffers are on the heap.
+pub const HTTP_STACK: usize = 256 * 1024;
+/// Idle handler threads that always stay.
+pub const CREW_MIN: usize = 4;
+/// Handler threads beyond one per client: for pings, and for handlers their client gave up on.
+pub const CREW_SPARE: usize = 16;
+/// Handler threads nobody needed during a whole period of this length retire.
+pub const CREW_PERIOD: Duration = Duration::from_secs(10);
+/// An internal connection unused for this long is closed.
+pub const UPSTREAM_IDLE: Duration = Duration::from_secs(60);
+/// A request waits this long for an internal connection. 503.
+pub const UPSTREAM_WAIT: Duration = Duration::from_secs(5);
+/// A new internal connection must answer its ping within this.
+pub const PING_TIME: Duration = Duration::from_secs(2);
+/// So many lost pings in a row: tiny_http is dead, and only a new process helps.
+pub const PINGS_LOST: u32 = 8;
+/// Longest path of the internal socket, bytes: `sun_path` holds 108.
+pub const SOCKET_PATH_BYTES: usize = 100;
 
 // ------------------------------------------------------------------ database
 
@@ -45,12 +77,20 @@ pub const DB_TIMEOUT: Duration = Duration::from_secs(2);
 pub const REPLY_MARGIN: Duration = Duration::from_millis(500);
 /// How long a caller of the pool waits for a connection. Small: r2d2's reconnect delay grows to half of it.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a start waits for its first connection: a busy machine is slow to fork backends.
+pub const START_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server looks this often whether a client that runs a statement still lives, and frees its locks if not.
 pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A connection unused for this long is tried with an empty query first: a restart of the server shows there.
 pub const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 /// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
 pub const BATCH_ROWS: usize = 128;
+/// Stack of a lane's thread, bytes: connecting and authenticating happens on it.
+pub const LANE_STACK: usize = 512 * 1024;
+/// Threads of each lane: while one waits for its commit, the other gathers and sends the next batch.
+pub const LANE_WIDTH: usize = 2;
+/// Bound on a start-up step (connect, lock, recover) that asks the database more than one question.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Threads beyond a lane's width that may stand in for threads stuck in a silent backend.
 pub const STAND_INS: usize = 4;
 
@@ -67,6 +107,8 @@ pub const PERMIT_GRACE: Duration = Duration::from_millis(25);
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 /// The feeder looks this often for QUEUED rows that nobody holds.
 pub const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// Rows in one look of the feeder: far more than permits, so that a backlog costs few looks.
+pub const FEED_ROWS: i64 = 1024;
 /// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
 pub const FEED_AGE: Duration = Duration::from_secs(1);
 /// Bytes of a failure reason kept in the row; the rest is cut.
@@ -82,3 +124,9 @@ pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 pub const KEEPER_INTERVAL: Duration = Duration::from_millis(250);
 /// A start waits this long for the lock: a killed predecessor's backend needs [`CLIENT_CHECK_INTERVAL`] to notice.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Bound on one try to get a lost lock back: the tries go on, so a silent server costs only this one.
+pub const RELOCK_TIMEOUT: Duration = Duration::from_secs(3);
+/// Readiness is red when the database has proved nothing for longer than this.
+pub const PROOF_AGE: Duration = Duration::from_secs(3);
+/// Stack of a worker, bytes: an analyser of a library's user may want some depth.
+pub const WORKER_STACK: usize = 1024 * 1024;

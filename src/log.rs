@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::limits::LOG_INTERVAL;
+use crate::lock;
 
 /// Writes one line. A closed stderr is not an error: the service outlives its log.
 pub fn line(message: impl Display) {
@@ -27,7 +28,7 @@ impl Bounded {
 
     /// Prints the line, or counts it when the last one is too recent.
     pub fn line(&self, message: impl Display) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = lock(&self.state);
         let (last, held_back) = *state;
         if last.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
             state.1 += 1;

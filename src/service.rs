@@ -1,1 +1,210 @@
-//! The service.
+//! The service: admission, the bounded channel, workers, feeder and keeper around one store (DESIGN section 3).
+//!
+//! It knows tasks and the store, never HTTP: a handler calls [`Service::submit`], [`Service::look_up`],
+//! [`Service::cancel`] and turns what they return into a reply.
+
+pub mod admission;
+pub mod drain;
+pub mod feeder;
+pub mod held;
+pub mod keeper;
+pub mod pace;
+pub mod worker;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::limits::WORKER_STACK;
+use crate::store::{Cancelled, InstanceLock, Store, StoreError, TaskRow};
+use crate::task::{Analyser, TaskId};
+use crate::{lock, log};
+use admission::Admission;
+use drain::Drain;
+use held::Held;
+use keeper::Claiming;
+use pace::Pace;
+use worker::{Job, Worker};
+
+/// How much a service does at once.
+#[derive(Debug, Clone, Copy)]
+pub struct ServiceConfig {
+    /// Worker threads: tasks being analysed at once.
+    pub workers: usize,
+    /// Tasks admitted beyond those.
+    pub queue: usize,
+}
+
+/// A running service. [`Service::drain`] ends it.
+pub struct Service {
+    shared: Arc<Shared>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    workers: usize,
+    worker_ends: Receiver<()>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What all threads of a service see.
+pub(crate) struct Shared {
+    pub store: Arc<Store>,
+    pub admission: Arc<Admission>,
+    pub held: Arc<Held>,
+    pub drain: Drain,
+    pub claiming: Claiming,
+    pub pace: Pace,
+    /// Tasks RUNNING in the database on our account.
+    pub running: AtomicUsize,
+    events: Sender<Event>,
+}
+
+/// What ends a service from inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The instance lock was lost, and the session described here has it now.
+    InstanceLockLost(String),
+}
+
+/// A submission that was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The new task.
+    pub id: TaskId,
+    /// Tasks in hand before it.
+    pub position: usize,
+    /// How long it will wait for a worker, by the pace of the last tasks.
+    pub expected_wait: Duration,
+}
+
+/// Why a submission was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rejected {
+    /// Workers and queue are full; nothing was stored. Worth another try after this.
+    Full(Duration),
+    /// The database did not take it; the error says whether a row may exist.
+    Store(StoreError),
+}
+
+impl Shared {
+    fn tell(&self, event: Event) {
+        // Whoever runs the service may have gone already; then nobody needs to know.
+        let _ = self.events.try_send(event);
+    }
+}
+
+impl Service {
+    /// Starts workers, feeder and keeper. `events` tells the caller when the service should end.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(
+        store: Arc<Store>,
+        analyser: Arc<dyn Analyser>,
+        instance: InstanceLock,
+        config: ServiceConfig,
+        events: Sender<Event>,
+    ) -> std::io::Result<Service> {
+        let permits = config.workers + config.queue;
+        let shared = Arc::new(Shared {
+            store,
+            admission: Admission::new(permits),
+            held: Arc::default(),
+            drain: Drain::new(),
+            claiming: Claiming::new(),
+            pace: Pace::default(),
+            running: AtomicUsize::new(0),
+            events,
+        });
+        let (sender, jobs) = bounded(permits);
+        let (ended, worker_ends) = bounded(config.workers);
+        let mut threads = Vec::new();
+        for number in 0..config.workers {
+            let (shared, jobs, analyser) = (shared.clone(), jobs.clone(), analyser.clone());
+            let ended = ended.clone();
+            threads.push(spawn(&format!("worker-{number}"), move || {
+                Worker { shared, jobs, analyser }.run();
+                let _ = ended.send(()); // nobody waits unless a drain does
+            })?);
+        }
+        let feeder = (shared.clone(), sender.clone());
+        threads.push(spawn("feeder", move || feeder::run(&feeder.0, &feeder.1))?);
+        let keeper = shared.clone();
+        threads.push(spawn("keeper", move || keeper::run(&keeper, instance))?);
+        Ok(Service {
+            shared,
+            jobs: Mutex::new(Some(sender)),
+            workers: config.workers,
+            worker_ends,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// Admits a text, commits it as a task and hands it to the workers.
+    pub fn submit(&self, text: String) -> Result<Accepted, Rejected> {
+        let position = self.shared.admission.taken();
+        let expected_wait = self.shared.pace.expected_wait(position, self.workers);
+        let Some(permit) = self.shared.admission.admit() else { return Err(Rejected::Full(expected_wait)) };
+        let id = self.shared.store.submit(text).map_err(Rejected::Store)?;
+        // The feeder may have found the row first; then the task has its permit already.
+        if let Some(hold) = self.shared.held.take(&id) {
+            if let Some(jobs) = &*lock(&self.jobs) {
+                // Never full: the channel has a place for every permit. In a drain the row stays QUEUED.
+                let _ = jobs.send(Job { permit, hold });
+            }
+        }
+        Ok(Accepted { id, position, expected_wait })
+    }
+
+    /// What the database says of a task; None: there is none.
+    pub fn look_up(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        self.shared.store.look_up(id)
+    }
+
+    /// Cancels a queued task, or asks a running one to stop: it stays RUNNING until its analyser has stopped.
+    pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
+        let cancelled = self.shared.store.cancel(id)?;
+        if cancelled == Cancelled::Requested {
+            self.shared.held.stop(id);
+        }
+        Ok(cancelled)
+    }
+
+    /// Why the service is not ready for work; empty: it is.
+    pub fn not_ready(&self) -> Vec<String> {
+        let draining = self.shared.drain.begun().then(|| "draining: the service is shutting down".to_owned());
+        draining.into_iter().chain(self.shared.claiming.trouble()).collect()
+    }
+
+    /// From now on the service is not ready, and takes nothing new from the queue. Call before [`Service::drain`] to let
+    /// requests in hand finish first.
+    pub fn begin_drain(&self) {
+        self.shared.drain.begin();
+        *lock(&self.jobs) = None;
+    }
+
+    /// Lets the workers finish what they hold and what the channel holds, for at most `timeout`. What was not begun stays
+    /// QUEUED. How many tasks were still running then: the database shows them RUNNING.
+    pub fn drain(&self, timeout: Duration) -> usize {
+        self.begin_drain();
+        let deadline = Instant::now() + timeout;
+        let ended = (0..self.workers).take_while(|_| self.worker_ends.recv_deadline(deadline).is_ok()).count();
+        self.shared.drain.expire();
+        if ended < self.workers {
+            // A worker that has not begun its task lets go of it now; one within the analyser or a write cannot.
+            let running = self.shared.running.load(Ordering::Acquire);
+            log::line(format_args!("drain timeout: {running} tasks still running after {} s", timeout.as_secs_f64()));
+            return running;
+        }
+        for thread in lock(&self.threads).drain(..) {
+            // A worker's panic was its task's failure; there is nobody left to tell.
+            let _ = thread.join();
+        }
+        self.shared.running.load(Ordering::Acquire)
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(WORKER_STACK).spawn(body)
+}

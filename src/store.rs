@@ -1,1 +1,211 @@
-//! The store.
+//! The store: every question and order to PostgreSQL, each with a bounded wait.
+//!
+//! Opening a store connects to nothing and changes nothing; [`Store::apply_schema`] and [`Store::recover`] are steps of
+//! their own, which only a start-up takes. Nothing here knows HTTP, workers or permits.
+
+pub mod claim;
+pub mod errand;
+pub mod error;
+pub mod finish;
+pub mod instance;
+pub mod lane;
+pub mod lookup;
+pub mod recovery;
+pub mod schema;
+pub mod session;
+pub mod sql;
+pub mod submit;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+pub use claim::Claimed;
+pub use error::StoreError;
+pub use finish::Finish;
+pub use instance::{InstanceLock, Relock};
+pub use lookup::TaskRow;
+pub use recovery::Recovery;
+
+use crate::limits::{
+    FEED_AGE, LANE_WIDTH, LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT,
+};
+use crate::task::{Status, TaskId};
+use claim::Claim;
+use errand::Errands;
+use finish::FinishBatch;
+use lane::Lane;
+use lookup::LookUp;
+use session::{Pool, Session};
+use submit::Submit;
+
+/// How a store reaches its database.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// Where, and as whom.
+    pub dsn: postgres::Config,
+    /// The server gives up a statement after this; callers wait [`REPLY_MARGIN`] longer.
+    pub timeout: Duration,
+    /// The name under which tasks are claimed: see [`owner_name`].
+    pub owner: String,
+    /// How long a claim holds without renewal; None: for ever (single instance).
+    pub lease: Option<Duration>,
+}
+
+/// What a cancel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It was QUEUED: CANCELED now, and never run.
+    Canceled,
+    /// It is RUNNING and will be CANCELED when its analyser has stopped.
+    Requested,
+    /// It was terminal already, or is another program's.
+    TooLate,
+    /// There is no such task.
+    Unknown,
+}
+
+/// A connected store; share it by reference or in an `Arc`.
+pub struct Store {
+    pool: Pool,
+    owner: String,
+    submit: Lane<Submit>,
+    claim: Lane<Claim>,
+    finish: Lane<FinishBatch>,
+    look_up: Lane<LookUp>,
+    errands: Lane<Errands>,
+}
+
+/// Lanes of a store: one per field of [`Store`].
+const LANES: usize = 5;
+
+impl Store {
+    /// Prepares lanes and a pool. Opens no connection, changes no row.
+    pub fn open(config: &StoreConfig) -> Store {
+        // A connection for every thread that a lane may have, and some for the instance lock and start-up.
+        let connections = LANES * (LANE_WIDTH + STAND_INS) + 4;
+        let pool = Pool::new(&config.dsn, config.timeout, connections as u32);
+        let patience = config.timeout + REPLY_MARGIN;
+        let owner = config.owner.clone();
+        Store {
+            submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
+            claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
+            finish: Lane::start(FinishBatch { owner: owner.clone() }, pool.clone(), LANE_WIDTH, patience),
+            look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
+            errands: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
+            owner,
+            pool,
+        }
+    }
+
+    /// Brings the database up to `schema.sql`; says whether anything had to be done.
+    pub fn apply_schema(&self) -> Result<bool, StoreError> {
+        // No bound of our own: an upgrade's indexes take as long as the table is large.
+        schema::apply(&mut self.pool.session_within(START_CONNECT_TIMEOUT)?)
+    }
+
+    /// Waits a moment for the instance lock: a killed predecessor's is free as soon as the server notices.
+    pub fn lock_instance(&self) -> Result<Relock, StoreError> {
+        within(START_TIMEOUT, &self.pool, |session| instance::take(session, "", LOCK_PATIENCE))
+    }
+
+    /// One try to have the instance lock again, after the connection named `identity` was lost.
+    pub fn relock_instance(&self, identity: &str) -> Result<Relock, StoreError> {
+        let ours = identity.to_owned();
+        within(RELOCK_TIMEOUT, &self.pool, move |session| instance::take(session, &ours, Duration::ZERO))
+    }
+
+    /// Fails what a dead process left RUNNING and reports the backlog: see [`recovery::recover`].
+    pub fn recover(&self) -> Result<Recovery, StoreError> {
+        within(START_TIMEOUT, &self.pool, |mut session| recovery::recover(&mut session))
+    }
+
+    /// Commits a new QUEUED task.
+    pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
+        self.submit.call(text)
+    }
+
+    /// Claims a task; None: it is not QUEUED.
+    pub fn claim(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
+        self.claim.call(id.clone())
+    }
+
+    /// Reads back a claim that was not answered: what we hold, if the row is ours.
+    pub fn claimed_by_us(&self, row: &TaskRow) -> Result<Option<Claimed>, StoreError> {
+        if row.status != Status::Running.as_str() || row.lease_owner.as_deref() != Some(&self.owner) {
+            return Ok(None);
+        }
+        let (id, epoch) = (row.id.clone(), row.lease_epoch);
+        self.errands.ask(move |session| {
+            let rows = session.query(sql::TEXT_OF, &[&id.as_str()])?;
+            Ok(rows.first().map(|row| Claimed { text: row.get(0), epoch }))
+        })
+    }
+
+    /// Makes a task of ours terminal; the state it got, or None: it is not ours any more (lease lost).
+    pub fn finish(&self, finish: &Finish) -> Result<Option<Status>, StoreError> {
+        self.finish.call(finish.clone())
+    }
+
+    /// Fails a task that could not be claimed; false: it is not QUEUED any more.
+    pub fn fail_unclaimed(&self, id: &TaskId, reason: &'static str) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.errands.ask(move |session| session.execute(sql::FAIL_UNCLAIMED, &[&id.as_str(), &reason])).map(|n| n > 0)
+    }
+
+    /// Cancels a queued task, or asks a running one to stop.
+    pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
+        let wanted = id.clone();
+        let status: Option<String> = self.errands.ask(move |session| {
+            let rows = session.query(sql::CANCEL, &[&wanted.as_str()])?;
+            Ok(rows.first().map(|row| row.get(0)))
+        })?;
+        match status.as_deref().and_then(Status::parse) {
+            Some(Status::Canceled) => Ok(Cancelled::Canceled),
+            Some(_) => Ok(Cancelled::Requested),
+            None if self.look_up(id)?.is_some() => Ok(Cancelled::TooLate),
+            None => Ok(Cancelled::Unknown),
+        }
+    }
+
+    /// What the row says; None: there is none.
+    pub fn look_up(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
+        self.look_up.call(id.clone())
+    }
+
+    /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be
+    /// about to hand them on.
+    pub fn queued_after(&self, after: i64, limit: i64) -> Result<Vec<(TaskId, i64)>, StoreError> {
+        self.errands.ask(move |session| {
+            let rows = session.query(sql::QUEUED_AFTER, &[&after, &limit, &(FEED_AGE.as_millis() as i64)])?;
+            Ok(rows.iter().map(|row| (TaskId::new(row.get::<_, String>(0)), row.get(1))).collect())
+        })
+    }
+}
+
+/// Does `work` on a connection of its own in a thread of its own, and waits at most `bound` for it.
+fn within<T, F>(bound: Duration, pool: &Pool, work: F) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: FnOnce(Session) -> Result<T, StoreError> + Send + 'static,
+{
+    let (reply, answer) = mpsc::channel();
+    let pool = pool.clone();
+    let spawned = thread::Builder::new().name("start-up".into()).spawn(move || {
+        // A caller that gave up needs no answer.
+        let _ = reply.send(pool.session().and_then(work));
+    });
+    spawned.map_err(|error| StoreError::NotDone(format!("no thread: {error}")))?;
+    answer
+        .recv_timeout(bound)
+        .unwrap_or_else(|_| Err(StoreError::Unknown(format!("the database was silent for {} s", bound.as_secs()))))
+}
+
+/// A name for this process that no other process ever has: a restart under the same host and pid is another owner.
+pub fn owner_name() -> std::io::Result<String> {
+    use std::io::Read;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    let mut random = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(format!("{}:{}:{:016x}", host.trim(), std::process::id(), u64::from_ne_bytes(random)))
+}

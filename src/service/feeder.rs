@@ -1,0 +1,53 @@
+//! The feeder: finds QUEUED rows that nobody holds — a recovered backlog, rows whose INSERT was committed but whose answer
+//! was lost — and hands them to the workers as permits free up. The database is the queue; the channel is only its head.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+
+use super::Shared;
+use super::worker::Job;
+use crate::limits::{FEED_INTERVAL, FEED_ROWS};
+use crate::log::Bounded;
+use crate::task::TaskId;
+
+/// Feeds `jobs` until the drain begins.
+pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Job>) {
+    let trouble = Bounded::new();
+    // Below every number: the first look starts at the oldest task.
+    let mut after = -1;
+    while !shared.drain.begun() {
+        match shared.store.queued_after(after, FEED_ROWS) {
+            Ok(found) => {
+                let more = found.len() as i64 == FEED_ROWS;
+                // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
+                after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
+                hand_on(shared, jobs, found.into_iter().map(|(id, _)| id).collect());
+                if more {
+                    continue;
+                }
+            }
+            Err(error) => trouble.line(format_args!("looking for queued tasks: {error}")),
+        }
+        shared.drain.pause(FEED_INTERVAL);
+    }
+}
+
+/// Hands tasks on, oldest first, each when there is a permit for it.
+fn hand_on(shared: &Arc<Shared>, jobs: &Sender<Job>, mut queued: VecDeque<TaskId>) {
+    while let Some(id) = queued.front() {
+        if shared.drain.begun() {
+            return;
+        }
+        let Some(hold) = shared.held.take(id) else {
+            queued.pop_front();
+            continue;
+        };
+        if let Some(permit) = shared.admission.wait(FEED_INTERVAL) {
+            queued.pop_front();
+            // Never full: the channel has a place for every permit.
+            let _ = jobs.send(Job { permit, hold });
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The keeper of the instance lock: proves several times a second that the lock's connection lives, and so is the first to
+//! know of a lost database. While the lock is not held, nobody claims: another instance may have it.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+use super::drain::Drain;
+use super::{Event, Shared};
+use crate::limits::{KEEPER_INTERVAL, PROOF_AGE};
+use crate::lock;
+use crate::log::{self, Bounded};
+use crate::store::instance::{Proof, Relock};
+use crate::store::{InstanceLock, StoreError};
+
+static TROUBLE: Bounded = Bounded::new();
+
+/// Whether tasks may be claimed, and what the database said last.
+#[derive(Debug)]
+pub struct Claiming {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    allowed: bool,
+    /// What is wrong with the database, as far as known.
+    trouble: Option<String>,
+    /// When the database last answered.
+    proved: Instant,
+}
+
+impl Claiming {
+    /// Allowed: the lock was just taken.
+    pub(super) fn new() -> Claiming {
+        let state = State { allowed: true, trouble: None, proved: Instant::now() };
+        Claiming { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Waits until claiming is allowed; false: the service ends first. A drain whose lock is lost claims nothing more.
+    pub fn wait(&self, drain: &Drain) -> bool {
+        let mut state = lock(&self.state);
+        while !state.allowed && !drain.begun() {
+            state =
+                self.changed.wait_timeout(state, KEEPER_INTERVAL).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        state.allowed && !drain.expired()
+    }
+
+    /// Why the service is not ready for work, as far as the database goes.
+    pub fn trouble(&self) -> Option<String> {
+        let state = lock(&self.state);
+        let silent = state.proved.elapsed();
+        let silence = || format!("database: silent for {} ms", silent.as_millis());
+        state.trouble.clone().or_else(|| (silent > PROOF_AGE).then(silence))
+    }
+
+    fn set(&self, allowed: bool, trouble: Option<String>) {
+        let mut state = lock(&self.state);
+        if state.trouble != trouble {
+            match &trouble {
+                Some(trouble) => TROUBLE.line(format_args!("not ready: {trouble}")),
+                None => log::line("ready again: the database answers"),
+            }
+        }
+        if trouble.is_none() {
+            state.proved = Instant::now();
+        }
+        (state.allowed, state.trouble) = (allowed, trouble);
+        self.changed.notify_all();
+    }
+}
+
+/// Keeps the lock until the service has ended.
+pub(super) fn run(shared: &Arc<Shared>, lock: InstanceLock) {
+    let mut identity = lock.identity().to_owned();
+    let mut lock = Some(lock);
+    while !shared.drain.expired() {
+        shared.drain.pause(KEEPER_INTERVAL);
+        let step = match lock.as_mut() {
+            Some(held) => held.prove().map(State::of_proof),
+            None => regain(shared, &mut lock, &mut identity),
+        };
+        match step {
+            Ok(trouble) => shared.claiming.set(lock.is_some(), trouble),
+            Err(error) => {
+                lock = None;
+                shared.claiming.set(false, Some(format!("database: {}", error)));
+            }
+        }
+    }
+}
+
+impl State {
+    fn of_proof(proof: Proof) -> Option<String> {
+        (proof == Proof::ReadOnly).then(|| "database: it is read-only".into())
+    }
+}
+
+/// One try to get the lock back.
+fn regain(
+    shared: &Shared,
+    lock: &mut Option<InstanceLock>,
+    identity: &mut String,
+) -> Result<Option<String>, StoreError> {
+    Ok(match shared.store.relock_instance(identity)? {
+        Relock::Held(regained) => {
+            *identity = regained.identity().to_owned();
+            *lock = Some(*regained);
+            None
+        }
+        Relock::OursStill => Some("database: our lost connection still holds the instance lock".into()),
+        Relock::Another(holder) => {
+            shared.tell(Event::InstanceLockLost(holder));
+            Some("another instance runs on this database".into())
+        }
+    })
+}

@@ -1,0 +1,227 @@
+//! A lane: one kind of statement, a few threads with a connection each, and a channel. A thread takes everything that
+//! waits on the channel and does it in ONE statement, so that many callers share one commit (one fsync). An idle lane
+//! adds no wait: a lone caller is a batch of one.
+//!
+//! A caller waits for its reply with a deadline, whatever the server does; the thread in the silent backend is left
+//! behind and a stand-in takes over its work. What a caller that gave up is told — nothing happened, or nobody knows —
+//! is decided by one atomic state shared with the thread.
+//!
+//! Never here: which statement, and what a result means. That is the [`Operation`]'s.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use super::error::StoreError;
+use super::session::{Pool, Session};
+use crate::limits::{BATCH_ROWS, LANE_STACK, STAND_INS};
+use crate::lock;
+use crate::log;
+
+/// One kind of statement.
+pub trait Operation: Send + Sync + 'static {
+    /// What one caller wants.
+    type Input: Send + 'static;
+    /// What one caller gets.
+    type Output: Send + 'static;
+    /// The lane's name, for its threads and the log.
+    const NAME: &'static str;
+    /// The most callers served by one statement.
+    const BATCH: usize = BATCH_ROWS;
+
+    /// Does all of `inputs` in one statement that commits by itself; one output per input, in their order.
+    fn run(&self, session: &mut Session, inputs: &[Self::Input]) -> Result<Vec<Self::Output>, postgres::Error>;
+}
+
+/// The callers' end of a lane. Dropping it ends the threads once the channel is empty.
+pub struct Lane<O: Operation> {
+    jobs: Sender<(O::Input, Caller<O::Output>)>,
+    crew: Arc<Crew<O>>,
+}
+
+/// Where a caller's wish stands.
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const LEFT: u8 = 2;
+
+struct Caller<T> {
+    state: Arc<AtomicU8>,
+    reply: Sender<Result<T, StoreError>>,
+}
+
+impl<T> Caller<T> {
+    /// Takes the wish up, unless its caller has left.
+    fn begin(&self) -> bool {
+        self.state.compare_exchange(WAITING, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Puts a wish back whose statement did nothing; false when its caller has left meanwhile.
+    fn put_back(&self) -> bool {
+        self.state.compare_exchange(BEGUN, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn answer(&self, result: Result<T, StoreError>) {
+        // A caller that has left needs no answer: it was told that the outcome is unknown.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// What the threads of one lane share.
+struct Crew<O: Operation> {
+    operation: O,
+    pool: Pool,
+    jobs: Receiver<(O::Input, Caller<O::Output>)>,
+    /// How long a caller waits for its reply.
+    patience: Duration,
+    threads: Mutex<Vec<Arc<Member>>>,
+    width: usize,
+}
+
+/// One thread of a lane.
+#[derive(Default)]
+struct Member {
+    /// Since when it is in a statement.
+    busy: Mutex<Option<Instant>>,
+    /// A stand-in has its place: it ends when its statement does.
+    replaced: AtomicBool,
+}
+
+impl<O: Operation> Lane<O> {
+    /// Starts `width` threads, whose callers wait at most `patience`.
+    pub fn start(operation: O, pool: Pool, width: usize, patience: Duration) -> Lane<O> {
+        let (sender, jobs) = unbounded();
+        let crew = Arc::new(Crew { operation, pool, jobs, patience, threads: Mutex::default(), width });
+        for _ in 0..width {
+            crew.hire();
+        }
+        Lane { jobs: sender, crew }
+    }
+
+    /// Has `input` done and waits for its result.
+    ///
+    /// # Errors
+    /// After the lane's patience [`StoreError::NotDone`] when it was not begun, else [`StoreError::Unknown`].
+    pub fn call(&self, input: O::Input) -> Result<O::Output, StoreError> {
+        let state = Arc::new(AtomicU8::new(WAITING));
+        let (reply, answer) = bounded(1);
+        // Cannot fail: the crew holds the other end for as long as the lane lives.
+        let _ = self.jobs.send((input, Caller { state: state.clone(), reply }));
+        if let Ok(result) = answer.recv_timeout(self.crew.patience) {
+            return result;
+        }
+        let was = state.swap(LEFT, Ordering::AcqRel);
+        if let Ok(result) = answer.try_recv() {
+            return result;
+        }
+        self.crew.replace_the_stuck();
+        let waited = format!("{} waited {} ms", O::NAME, self.crew.patience.as_millis());
+        Err(if was == BEGUN { StoreError::Unknown(waited) } else { StoreError::NotDone(waited) })
+    }
+}
+
+impl<O: Operation> Crew<O> {
+    fn members(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
+        lock(&self.threads)
+    }
+
+    /// Adds a thread. A failed spawn is logged: the lane goes on with those it has.
+    fn hire(self: &Arc<Self>) {
+        let member = Arc::new(Member::default());
+        let (crew, me) = (self.clone(), member.clone());
+        let spawned = thread::Builder::new().name(O::NAME.into()).stack_size(LANE_STACK).spawn(move || {
+            let panicked = catch_unwind(AssertUnwindSafe(|| crew.work(&me))).is_err();
+            crew.members().retain(|other| !Arc::ptr_eq(other, &me));
+            if panicked {
+                crew.hire(); // its callers saw their reply channel close: outcome unknown
+            }
+        });
+        match spawned {
+            Ok(_) => self.members().push(member),
+            Err(error) => log::line(format_args!("cannot start a thread for {}: {error}", O::NAME)),
+        }
+    }
+
+    /// Puts a stand-in beside each thread that has been in one statement for longer than callers wait: its backend is
+    /// silent, and only the server or the network can end that.
+    fn replace_the_stuck(self: &Arc<Self>) {
+        let stuck: Vec<Arc<Member>> = {
+            let members = self.members();
+            let room = (self.width + STAND_INS).saturating_sub(members.len());
+            let is_stuck = |member: &&Arc<Member>| {
+                let busy = *lock(&member.busy);
+                busy.is_some_and(|since| since.elapsed() >= self.patience)
+                    && !member.replaced.swap(true, Ordering::AcqRel)
+            };
+            members.iter().filter(is_stuck).take(room).cloned().collect()
+        };
+        for _ in stuck {
+            self.hire();
+        }
+    }
+
+    fn work(&self, me: &Member) {
+        let mut session = None;
+        while let Ok(first) = self.jobs.recv() {
+            let batch = std::iter::once(first).chain(self.jobs.try_iter().take(O::BATCH - 1));
+            let (inputs, callers): (Vec<_>, Vec<_>) = batch.filter(|(_, caller)| caller.begin()).unzip();
+            if inputs.is_empty() {
+                continue;
+            }
+            me.set_busy(Some(Instant::now()));
+            self.serve(&mut session, inputs, callers);
+            me.set_busy(None);
+            if me.replaced.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    /// Does a batch and answers each caller. One bad row fails a whole statement, so after a failure that changed
+    /// nothing each is tried alone: only the bad one fails.
+    fn serve(&self, session: &mut Option<Session>, inputs: Vec<O::Input>, callers: Vec<Caller<O::Output>>) {
+        match self.attempt(session, &inputs) {
+            Ok(outputs) => {
+                for (caller, output) in callers.iter().zip(outputs) {
+                    caller.answer(Ok(output));
+                }
+            }
+            Err(error) if inputs.len() == 1 || session.is_none() => {
+                for caller in &callers {
+                    caller.answer(Err(error.clone()));
+                }
+            }
+            Err(_) => {
+                let put_back: Vec<bool> = callers.iter().map(Caller::put_back).collect();
+                for ((input, caller), put_back) in inputs.into_iter().zip(callers).zip(put_back) {
+                    if put_back && caller.begin() {
+                        self.serve(session, vec![input], vec![caller]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One statement on a connection that lives; a connection that may not be in step is given up.
+    fn attempt(&self, slot: &mut Option<Session>, inputs: &[O::Input]) -> Result<Vec<O::Output>, StoreError> {
+        let kept = slot.take().and_then(|mut session| session.is_alive().then_some(session));
+        let mut session = match kept {
+            Some(session) => session,
+            None => self.pool.session()?,
+        };
+        let result = self.operation.run(&mut session, inputs).map_err(|error| StoreError::of_statement(&error));
+        if !matches!(result, Err(StoreError::Unknown(_))) {
+            *slot = Some(session);
+        }
+        result
+    }
+}
+
+impl Member {
+    fn set_busy(&self, since: Option<Instant>) {
+        *lock(&self.busy) = since;
+    }
+}

@@ -1,0 +1,158 @@
+//! Connections: how they are configured, pooled, tried before use, and which statements they keep prepared.
+//!
+//! Nothing here bounds the wait for an answer: the postgres crate has no timeout of its own, and a stopped backend holds
+//! a query for ever. Only [`super::lane`] and [`super::bounded`] may call this, because they wait with a deadline.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use postgres::error::SqlState;
+use postgres::types::ToSql;
+use postgres::{Config, NoTls, Row, Statement, Transaction};
+use r2d2_postgres::PostgresConnectionManager;
+
+use super::error::{StoreError, describe};
+use crate::limits::{CLIENT_CHECK_INTERVAL, CONNECT_TIMEOUT, TRUSTED_IDLE};
+use crate::lock;
+
+type Manager = PostgresConnectionManager<NoTls>;
+
+/// A pool of configured connections, shared by all lanes.
+#[derive(Clone)]
+pub struct Pool {
+    pool: r2d2::Pool<Manager>,
+    last_error: LastError,
+}
+
+/// Why the last attempt to connect failed: r2d2 itself only says "timed out".
+#[derive(Debug, Default, Clone)]
+struct LastError(Arc<Mutex<String>>);
+
+impl r2d2::HandleError<postgres::Error> for LastError {
+    fn handle_error(&self, error: postgres::Error) {
+        *lock(&self.0) = describe(&error);
+    }
+}
+
+impl Pool {
+    /// A pool of at most `size` connections; opens none yet, and none before it is asked for.
+    pub fn new(config: &Config, statement_timeout: Duration, size: u32) -> Pool {
+        let last_error = LastError::default();
+        let manager = Manager::new(session_config(config.clone(), statement_timeout), NoTls);
+        let pool = r2d2::Pool::builder()
+            .max_size(size)
+            .min_idle(Some(0))
+            .test_on_check_out(true)
+            .connection_timeout(CONNECT_TIMEOUT)
+            .error_handler(Box::new(last_error.clone()))
+            .build_unchecked(manager);
+        Pool { pool, last_error }
+    }
+
+    /// A connection that answered just now.
+    pub fn session(&self) -> Result<Session, StoreError> {
+        self.session_within(CONNECT_TIMEOUT)
+    }
+
+    /// The same with more patience: for a start, whose only alternative is to give up.
+    pub fn session_within(&self, patience: Duration) -> Result<Session, StoreError> {
+        match self.pool.get_timeout(patience) {
+            Ok(connection) => Ok(Session { connection, kept: HashMap::new(), used: Instant::now() }),
+            Err(error) => {
+                let last = lock(&self.last_error.0).clone();
+                let why = if last.is_empty() { error.to_string() } else { last };
+                Err(StoreError::NotDone(format!("no connection to PostgreSQL: {why}")))
+            }
+        }
+    }
+}
+
+/// What every session asks of the server and of the network, on top of what the DSN says.
+fn session_config(mut config: Config, statement_timeout: Duration) -> Config {
+    let ours = format!(
+        "-c statement_timeout={0} -c lock_timeout={1} -c idle_in_transaction_session_timeout={0} \
+         -c client_connection_check_interval={2}",
+        statement_timeout.as_millis(),
+        (statement_timeout / 2).as_millis(), // less: a locked row ends a batch while its callers still wait
+        CLIENT_CHECK_INTERVAL.as_millis(),
+    );
+    let options = match config.get_options() {
+        Some(theirs) => format!("{theirs} {ours}"),
+        None => ours,
+    };
+    if config.get_application_name().is_none() {
+        config.application_name("taskstats");
+    }
+    config
+        .options(&options)
+        .connect_timeout(CONNECT_TIMEOUT)
+        // Both are needed to notice a network that swallows packets: together about five seconds.
+        .tcp_user_timeout(Duration::from_secs(5))
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(2))
+        .keepalives_interval(Duration::from_secs(1))
+        .keepalives_retries(3);
+    config
+}
+
+/// One connection in use by one thread, with its prepared statements.
+pub struct Session {
+    connection: r2d2::PooledConnection<Manager>,
+    kept: HashMap<&'static str, Statement>,
+    used: Instant,
+}
+
+impl Session {
+    /// Whether the connection is good for another statement; tries it when it has been idle for long, since a restart
+    /// of the server is only noticed on use.
+    pub fn is_alive(&mut self) -> bool {
+        !self.connection.is_closed() && (self.used.elapsed() < TRUSTED_IDLE || self.ping().is_ok())
+    }
+
+    /// An empty round trip.
+    pub fn ping(&mut self) -> Result<(), postgres::Error> {
+        self.connection.is_valid(CONNECT_TIMEOUT)?;
+        self.used = Instant::now();
+        Ok(())
+    }
+
+    /// Runs one statement of [`super::sql`], prepared once per connection; its rows.
+    pub fn query(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, postgres::Error> {
+        self.kept(sql, |connection, statement| connection.query(statement, values))
+    }
+
+    /// The same for a statement without rows; how many rows of the table it touched.
+    pub fn execute(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, postgres::Error> {
+        self.kept(sql, |connection, statement| connection.execute(statement, values))
+    }
+
+    fn kept<T>(
+        &mut self,
+        sql: &'static str,
+        run: impl Fn(&mut postgres::Client, &Statement) -> Result<T, postgres::Error>,
+    ) -> Result<T, postgres::Error> {
+        let mut known = self.kept.contains_key(sql);
+        let result = loop {
+            let statement = match self.kept.get(sql) {
+                Some(kept) => kept.clone(),
+                None => self.connection.prepare(sql).inspect(|new| drop(self.kept.insert(sql, new.clone())))?,
+            };
+            match run(&mut self.connection, &statement) {
+                // A change of the schema makes a kept statement fail once, before it did anything.
+                Err(error) if known && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
+                    self.kept.remove(sql);
+                    known = false;
+                }
+                result => break result,
+            }
+        };
+        self.used = Instant::now();
+        result
+    }
+
+    /// A transaction; rolled back unless committed.
+    pub fn transaction(&mut self) -> Result<Transaction<'_>, postgres::Error> {
+        self.connection.transaction()
+    }
+}

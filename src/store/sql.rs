@@ -1,0 +1,127 @@
+//! Every statement that touches a task, in the order of a task's life (DESIGN section 2). Each change of `status` is
+//! ONE conditional UPDATE whose row count decides; nothing else in the program writes `status`.
+//!
+//! Time is the database's: `clock_timestamp()`, never `now()` (the start of the transaction) and never our own clock.
+
+/// Numbers for `$1` new tasks. Taken before the INSERT, so that a task's id is known even if its answer is lost.
+pub const NEXT_NUMBERS: &str = "
+    SELECT nextval('go_task_numbers') FROM generate_series(1, $1::bigint)";
+
+/// submit: – → QUEUED.
+pub const SUBMIT: &str = "
+    INSERT INTO go_tasks (id, text, status, words, bytes, runes)
+    SELECT id, text, 'QUEUED', 0, 0, 0
+      FROM unnest($1::text[], $2::text[]) AS new (id, text)";
+
+/// claim: QUEUED → RUNNING by owner `$2` for `$3` milliseconds (NULL: no expiry). Rows come back for those won.
+/// Locking in the order of ids keeps two batches from waiting for each other in a circle.
+pub const CLAIM: &str = "
+    UPDATE go_tasks AS task
+       SET status = 'RUNNING',
+           lease_owner = $2,
+           lease_epoch = task.lease_epoch + 1,
+           lease_until = clock_timestamp() + $3::bigint * interval '1 millisecond',
+           started_at = clock_timestamp()
+      FROM (SELECT id FROM go_tasks
+             WHERE id = ANY ($1::text[]) AND status = 'QUEUED'
+             ORDER BY id FOR UPDATE) AS won
+     WHERE task.id = won.id AND task.status = 'QUEUED'
+    RETURNING task.id, task.text, task.lease_epoch";
+
+/// succeed, fail, stop at cancel: RUNNING → terminal, by the owner `$1` of the epoch, while its lease holds. A cancel that
+/// was requested decides here, in the UPDATE itself, whenever it came: it cannot be lost between a look and a write.
+pub const FINISH: &str = "
+    UPDATE go_tasks AS task
+       SET status = CASE WHEN task.cancel_requested THEN 'CANCELED' ELSE done.status END,
+           words = CASE WHEN task.cancel_requested THEN 0 ELSE done.words END,
+           bytes = CASE WHEN task.cancel_requested THEN 0 ELSE done.bytes END,
+           runes = CASE WHEN task.cancel_requested THEN 0 ELSE done.runes END,
+           failure_reason = CASE WHEN task.cancel_requested THEN NULL ELSE done.reason END,
+           finished_at = clock_timestamp()
+      FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[])
+           AS done (id, epoch, status, words, bytes, runes, reason)
+     WHERE task.id = done.id
+       AND task.status = 'RUNNING'
+       AND task.lease_owner = $1
+       AND task.lease_epoch = done.epoch
+       AND (task.lease_until IS NULL OR task.lease_until >= clock_timestamp())
+    RETURNING task.id, task.status";
+
+/// cancel queued: QUEUED → CANCELED; cancel running: RUNNING stays, cancel_requested = true.
+pub const CANCEL: &str = "
+    UPDATE go_tasks
+       SET status = CASE WHEN status = 'QUEUED' THEN 'CANCELED' ELSE status END,
+           words = 0, bytes = 0, runes = 0,
+           cancel_requested = cancel_requested OR status = 'RUNNING',
+           finished_at = CASE WHEN status = 'QUEUED' THEN clock_timestamp() END
+     WHERE id = $1 AND status IN ('QUEUED', 'RUNNING')
+    RETURNING status";
+
+/// claim refused: QUEUED → FAILED. A row that is anything else stays as it is.
+pub const FAIL_UNCLAIMED: &str = "
+    UPDATE go_tasks
+       SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $2, finished_at = clock_timestamp()
+     WHERE id = $1 AND status = 'QUEUED'";
+
+/// recover: RUNNING → FAILED, where no lease says when an owner is given up. Rows of other programs are left alone.
+pub const RECOVER: &str = "
+    UPDATE go_tasks
+       SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $1, finished_at = clock_timestamp()
+     WHERE status = 'RUNNING' AND lease_until IS NULL AND go_task_number(id) IS NOT NULL";
+
+/// The backlog: tasks that wait for a worker.
+pub const COUNT_QUEUED: &str = "
+    SELECT count(*) FROM go_tasks WHERE status = 'QUEUED' AND go_task_number(id) IS NOT NULL";
+
+/// The number after the largest existing one; 0 in an empty table.
+pub const NUMBER_AFTER_LARGEST: &str = "
+    SELECT coalesce(max(go_task_number(id)) + 1, 0) FROM go_tasks";
+
+/// Makes `$1` the next number. Only for the one instance that holds the database.
+pub const SET_NEXT_NUMBER: &str = "
+    SELECT setval('go_task_numbers', $1, false)";
+
+/// Moves the next number up to `$1` where it is behind; never back: other instances may be taking numbers.
+pub const RAISE_NEXT_NUMBER: &str = "
+    SELECT setval('go_task_numbers', $1, false)
+      FROM go_task_numbers
+     WHERE last_value + is_called::int < $1";
+
+/// QUEUED tasks after number `$1`, oldest number first, at least `$3` milliseconds old: what nobody may be holding.
+pub const QUEUED_AFTER: &str = "
+    SELECT id, go_task_number(id) AS number
+      FROM go_tasks
+     WHERE status = 'QUEUED'
+       AND go_task_number(id) > $1
+       AND created_at <= clock_timestamp() - $3::bigint * interval '1 millisecond'
+     ORDER BY go_task_number(id)
+     LIMIT $2";
+
+/// What a client may know of tasks, and whose they are. Times as RFC 3339 in UTC, written by the database.
+pub const LOOK_UP: &str = r#"
+    SELECT id, status, words::bigint, bytes::bigint, runes::bigint, failure_reason, cancel_requested,
+           lease_owner, lease_epoch,
+           to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at,
+           to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS started_at,
+           to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS finished_at
+      FROM go_tasks
+     WHERE id = ANY ($1::text[])"#;
+
+/// The text of a task that is known to be ours.
+pub const TEXT_OF: &str = "
+    SELECT text FROM go_tasks WHERE id = $1";
+
+/// Takes the instance lock if it is free: a session lock, gone with its connection. The key is our name and the table's oid, so
+/// that two schemas in one database do not meet. Says whether it was taken, by which session we ask, and who holds it.
+pub const TRY_INSTANCE_LOCK: &str = "
+    SELECT pg_try_advisory_lock(x'7461736b'::bigint << 32 | 'go_tasks'::regclass::oid::bigint),
+           (SELECT 'pid ' || pid || ' since ' || backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()),
+           (SELECT 'pid ' || pid || ' since ' || backend_start
+              FROM pg_locks JOIN pg_stat_activity USING (pid)
+             WHERE locktype = 'advisory' AND granted
+               AND classid = x'7461736b'::int::oid AND objid = 'go_tasks'::regclass AND objsubid = 1
+               AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+
+/// Whether the server takes writes.
+pub const WRITABLE: &str = "
+    SELECT current_setting('transaction_read_only') = 'off'";
