@@ -1,11 +1,45 @@
-//! The command line: picks the command, and names the exit code of every way to fail.
+//! The command line: one match from a command's name to its module.
 
+pub mod config;
+pub mod count;
+pub mod db;
 pub mod exit;
+pub mod flags;
+pub mod serve;
+pub mod signals;
 
 pub use exit::Failure;
 
+/// Default of `--data`.
+pub const DEFAULT_DATA: &str = "./taskstats-data";
+
+const USAGE: &str = "\
+usage: taskstats COMMAND [FLAGS]
+
+  count [--json] [--max-words N] [FILE…]   count words, bytes and runes of files or stdin
+  serve [FLAGS]                            accept texts over HTTP and count them
+  db start|stop|url [--data DIR]           the private PostgreSQL that serve uses without --dsn
+
+taskstats COMMAND --help says more.";
+
 /// Runs the command that `args` names.
 pub fn run(mut args: lexopt::Parser) -> Result<(), Failure> {
-    let _ = args.next();
-    Err(Failure::usage("not yet"))
+    match args.next().map_err(Failure::usage)? {
+        Some(lexopt::Arg::Value(command)) => match command.to_string_lossy().as_ref() {
+            "count" => count::run(&mut args),
+            "serve" => serve::run(&mut args),
+            "db" => db::run(&mut args),
+            other => Err(Failure::usage(format!("unknown command {other}\n\n{USAGE}"))),
+        },
+        Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        Some(lexopt::Arg::Long("version") | lexopt::Arg::Short('V')) => {
+            println!("taskstats {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        Some(other) => Err(Failure::usage(format!("{}\n\n{USAGE}", other.unexpected()))),
+        None => Err(Failure::usage(format!("no command\n\n{USAGE}"))),
+    }
 }

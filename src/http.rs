@@ -1,1 +1,27 @@
-//! HTTP.
+//! The HTTP edge: the front door that owns the clients' sockets, tiny_http behind it, and the routes.
+//!
+//! Outside in: [`door`] accepts, [`porter`] serves one client with [`head`]'s strict parsing, [`upstream`] carries whole
+//! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`routes`] picks an
+//! action: [`tasks`] or [`admin`]. Nothing here decides what may happen to a task.
+
+pub mod admin;
+pub mod caps;
+pub mod client;
+pub mod crew;
+pub mod door;
+pub mod exchange;
+pub mod head;
+pub mod porter;
+pub mod private_dir;
+pub mod problem;
+pub mod quota;
+pub mod reply;
+pub mod routes;
+pub mod server;
+pub mod submission;
+pub mod tasks;
+pub mod upstream;
+
+pub use caps::DoorLimits;
+pub use exchange::{Exchange, Reply};
+pub use server::Server;

@@ -1,0 +1,141 @@
+//! `taskstats serve`: the order of a start and of an end (DESIGN section 3), and nothing else.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use crossbeam_channel::{bounded, select};
+
+use super::config::{Database, ServeConfig};
+use super::exit::{self, Failure};
+use super::signals::Shutdown;
+use crate::cluster::Cluster;
+use crate::http::routes::{self, Route};
+use crate::http::{DoorLimits, Server};
+use crate::limits::CLOSE_PATIENCE;
+use crate::log;
+use crate::service::{Event, Service, ServiceConfig};
+use crate::store::{InstanceLock, Recovery, Relock, Store, StoreConfig, StoreError, owner_name};
+use crate::task::CountAnalyser;
+
+/// Runs the service until a signal ends it.
+pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
+    let Some(config) = ServeConfig::read(args)? else { return Ok(()) };
+    let shutdown = Shutdown::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let store = Arc::new(open_store(&config)?);
+    store.apply_schema().map_err(|error| database_failure("schema", &error))?;
+    let instance = take_instance(&store)?;
+    let recovery = store.recover().map_err(|error| database_failure("recovery", &error))?;
+
+    shutdown.started();
+    let (events, inbox) = bounded(1);
+    let analyser = Arc::new(CountAnalyser { max_words: config.max_words });
+    let size = ServiceConfig { workers: config.workers, queue: config.queue };
+    let service = Service::start(store, analyser, instance, size, events)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+    let service = Arc::new(service);
+    let servers = match start_servers(&config, &service) {
+        Ok(servers) => servers,
+        Err(failure) => {
+            service.drain(config.drain_timeout);
+            return Err(failure);
+        }
+    };
+    announce(&servers, recovery);
+
+    let reason = select! {
+        recv(shutdown.asked) -> signal => signal.map_or(Ok(()), |signal| {
+            log::line(format_args!("signal {signal}: draining"));
+            Ok(())
+        }),
+        recv(inbox) -> event => Err(event),
+    };
+    end(servers, &service, &config)?;
+    match reason {
+        Ok(()) => Ok(()),
+        Err(Ok(Event::InstanceLockLost(holder))) => Err(another_instance(&holder)),
+        Err(Err(_)) => Err(Failure { code: exit::INTERNAL, message: "the keeper of the instance lock is gone".into() }),
+    }
+}
+
+fn open_store(config: &ServeConfig) -> Result<Store, Failure> {
+    let dsn = match &config.database {
+        Database::Dsn(dsn) => (**dsn).clone(),
+        Database::Embedded(data) => {
+            let started = Cluster::new(data).and_then(|cluster| cluster.start()).map_err(Failure::failed)?;
+            log::line(format_args!("private PostgreSQL: {}", started.url));
+            started.url.parse().map_err(|error| Failure::failed(format!("{}: {error}", started.url)))?
+        }
+    };
+    let owner = owner_name().map_err(|error| Failure::failed(format!("no name for this process: {error}")))?;
+    Ok(Store::open(&StoreConfig { dsn, timeout: config.db_timeout, owner, lease: None }))
+}
+
+fn take_instance(store: &Store) -> Result<InstanceLock, Failure> {
+    match store.lock_instance().map_err(|error| database_failure("instance lock", &error))? {
+        Relock::Held(lock) => Ok(*lock),
+        Relock::OursStill => Err(another_instance("an earlier session of ours")),
+        Relock::Another(holder) => Err(another_instance(&holder)),
+    }
+}
+
+fn another_instance(holder: &str) -> Failure {
+    let message =
+        format!("another taskstats serve works on this database ({holder}): stop it first, or use another one");
+    Failure { code: exit::ANOTHER_INSTANCE, message }
+}
+
+fn database_failure(step: &str, error: &StoreError) -> Failure {
+    Failure::failed(format!("{step}: {error}; nothing was started"))
+}
+
+/// Both listeners; the public one first, since readiness speaks of it.
+fn start_servers(config: &ServeConfig, service: &Arc<Service>) -> Result<[Server; 2], Failure> {
+    let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
+    let start = |name, flag: &str, address: SocketAddr, limits, table: &'static [Route]| {
+        let service = service.clone();
+        TcpListener::bind(address)
+            .and_then(|listener| {
+                Server::start(
+                    name,
+                    listener,
+                    limits,
+                    Arc::new(move |exchange| routes::answer(table, &service, exchange)),
+                )
+            })
+            .map_err(|error| Failure::failed(format!("{flag} {address}: cannot listen: {error}")))
+    };
+    let public = start("public", "--listen", config.listen, public, routes::PUBLIC)?;
+    let admin = start("admin", "--admin", config.admin, DoorLimits::admin(), routes::ADMIN)?;
+    Ok([public, admin])
+}
+
+/// Tells the supervisor, and scripts that read the line.
+fn announce([public, admin]: &[Server; 2], recovery: Recovery) {
+    let Recovery { failed, queued, next } = recovery;
+    let (listen, admin) = (public.address(), admin.address());
+    // Without systemd there is nobody to notify; a closed stdout has no reader to miss the line.
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    let line = format!("ready listen={listen} admin={admin} failed={failed} queued={queued} next={next}\n");
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Frees the ports, answers what is in hand, then lets the workers finish.
+fn end(servers: [Server; 2], service: &Service, config: &ServeConfig) -> Result<(), Failure> {
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
+    servers.iter().for_each(Server::stop_accepting);
+    service.begin_drain();
+    for server in servers {
+        let cut_off = server.close(CLOSE_PATIENCE);
+        if cut_off > 0 {
+            log::line(format_args!("{cut_off} clients cut off unanswered"));
+        }
+    }
+    match service.drain(config.drain_timeout) {
+        0 => Ok(()),
+        running => Err(Failure::failed(format!(
+            "{running} tasks were still running at the drain timeout; the next start makes them FAILED"
+        ))),
+    }
+}

@@ -1,0 +1,227 @@
+//! One client connection, in protocol order: a head, its body, the exchange with the crew, the answer; then the next.
+//! Must never pass on a request that is not whole, never start one before the last is answered, and never wait without
+//! a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::door::Door;
+use super::head::{self, Head};
+use super::quota::Share;
+use super::reply::{Refusal, set_connection};
+use super::upstream::is_tick;
+use crate::limits::{HEAD_BYTES, LINGER_BYTES, LINGER_TIME, TICK};
+
+/// Room of an answer's buffer that is kept between requests, bytes.
+const KEPT_ANSWER: usize = 64 * 1024;
+
+/// A client inside the door.
+pub struct Client {
+    wire: Wire,
+    peer: String,
+    /// Bytes read and not yet used are the first `filled`.
+    inbox: Vec<u8>,
+    filled: usize,
+    answer: Vec<u8>,
+    /// The request in hand is a HEAD: a refusal has no body either.
+    head_only: bool,
+}
+
+/// Why a connection ends.
+enum End {
+    /// The client is gone, or nothing can be said to it.
+    Silent,
+    /// The answer said so.
+    Answered,
+    /// With an answer of the door's own.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> End {
+        End::Refused(refusal)
+    }
+}
+
+impl Client {
+    /// A client that was given a seat.
+    pub fn new(stream: TcpStream, peer: String, door: Arc<Door>) -> io::Result<Client> {
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(TICK))?;
+        stream.set_nodelay(true)?;
+        let (inbox, answer) = (vec![0; HEAD_BYTES], Vec::new());
+        Ok(Client { wire: Wire { stream, door }, peer, inbox, filled: 0, answer, head_only: false })
+    }
+
+    /// Serves requests until the connection ends.
+    pub fn serve(mut self) {
+        let end = loop {
+            if let Err(end) = self.serve_one() {
+                break end;
+            }
+        };
+        let said = match end {
+            End::Silent => return,
+            End::Answered => Ok(()),
+            End::Refused(refusal) => self.wire.send(&refusal.into_bytes(self.head_only)),
+        };
+        if said.is_ok() {
+            self.wire.linger(&mut self.inbox);
+        }
+    }
+
+    fn serve_one(&mut self) -> Result<(), End> {
+        self.head_only = false;
+        self.wait_for_request()?;
+        let mut head = self.read_head()?;
+        self.head_only = head.head_only;
+        let (request, share) = self.read_body(&mut head)?;
+        let door = &self.wire.door;
+        door.pool.exchange(&request, head.head_only, door.limits.handler_time, &mut self.answer)?;
+        drop((request, share));
+        self.send_answer(&head)
+    }
+
+    /// Waits for the first byte, for as long as an idle client may.
+    fn wait_for_request(&mut self) -> Result<(), End> {
+        let began = Instant::now();
+        while self.filled == 0 {
+            self.filled = self.wire.receive(&mut self.inbox)?;
+            if self.filled > 0 {
+                break;
+            }
+            let Wire { door, .. } = &self.wire;
+            let crowded = door.seats.is_crowded();
+            let patience = if crowded { door.limits.idle_time_crowded } else { door.limits.idle_time };
+            if door.closing.load(Relaxed) || began.elapsed() >= patience {
+                return Err(End::Silent);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_head(&mut self) -> Result<Head, End> {
+        let limits = &self.wire.door.limits;
+        let deadline = Instant::now() + limits.head_time;
+        let mut seen = 0;
+        loop {
+            let bytes = &self.inbox[..self.filled];
+            let end = head::find_end(bytes, seen)?;
+            // The first look refuses what is no HTTP/1 at all (TLS, HTTP/2) without waiting for the rest of it.
+            if end.is_some() || seen == 0 {
+                match head::parse(bytes, &self.peer, limits.body)? {
+                    Some(head) if end == Some(head.size) => return Ok(head),
+                    None if end.is_none() => {}
+                    _ => return Err(Refusal { status: 400, detail: "the end of the head is unclear" }.into()),
+                }
+            }
+            seen = self.filled;
+            if Instant::now() >= deadline {
+                return Err(Refusal { status: 408, detail: "the request's head did not arrive in time" }.into());
+            }
+            self.filled += self.wire.receive(&mut self.inbox[self.filled..])?;
+        }
+    }
+
+    /// The whole request as it goes to tiny_http, with its share of the bytes in flight. Bytes after it wait their turn.
+    fn read_body(&mut self, head: &mut Head) -> Result<(Vec<u8>, Share), End> {
+        let door = &self.wire.door;
+        let no_room = Refusal { status: 503, detail: "too many request bodies are in flight" };
+        let share = door.bodies.take(head.body).ok_or(no_room)?;
+        let mut request = std::mem::take(&mut head.forward);
+        let start = request.len();
+        request.resize(start + head.body, 0);
+        let body = &mut request[start..];
+        let here = head.body.min(self.filled - head.size);
+        let used = head.size + here;
+        body[..here].copy_from_slice(&self.inbox[head.size..used]);
+        self.inbox.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        let deadline = Instant::now() + door.limits.body_time;
+        if head.expects_continue && here < head.body {
+            self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        }
+        let mut read = here;
+        while read < head.body {
+            if Instant::now() >= deadline {
+                return Err(Refusal { status: 408, detail: "the request's body did not arrive in time" }.into());
+            }
+            read += self.wire.receive(&mut body[read..])?;
+        }
+        Ok((request, share))
+    }
+
+    fn send_answer(&mut self, head: &Head) -> Result<(), End> {
+        let version = self.answer.get_mut(..8).filter(|version| *version == b"HTTP/1.0");
+        let version = version.ok_or(Refusal { status: 502, detail: "the service's answer was not understood" })?;
+        version.copy_from_slice(b"HTTP/1.1");
+        let keep_alive = head.keep_alive && !self.wire.door.closing.load(Relaxed);
+        if !keep_alive {
+            set_connection(&mut self.answer, "close");
+        } else if head.is_old {
+            set_connection(&mut self.answer, "keep-alive");
+        }
+        self.wire.send(&self.answer)?;
+        self.answer.clear();
+        self.answer.shrink_to(KEPT_ANSWER);
+        if keep_alive { Ok(()) } else { Err(End::Answered) }
+    }
+}
+
+/// The client's socket, whose calls come back at least every tick.
+struct Wire {
+    stream: TcpStream,
+    door: Arc<Door>,
+}
+
+impl Wire {
+    /// One read: the number of bytes that came, 0 after a tick without any.
+    fn receive(&self, into: &mut [u8]) -> Result<usize, End> {
+        if self.door.cut.load(Relaxed) {
+            return Err(End::Silent);
+        }
+        match (&self.stream).read(into) {
+            Ok(0) => Err(End::Silent),
+            Ok(n) => Ok(n),
+            Err(e) if is_tick(&e) => Ok(0),
+            Err(_) => Err(End::Silent),
+        }
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> Result<(), End> {
+        let deadline = Instant::now() + self.door.limits.write_time;
+        loop {
+            match (&self.stream).write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if is_tick(&e) => {}
+                Err(_) => return Err(End::Silent),
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            if self.door.cut.load(Relaxed) || Instant::now() >= deadline {
+                return Err(End::Silent);
+            }
+        }
+    }
+
+    /// After the last answer: reads on for a moment, because closing a socket with unread bytes resets it, and the
+    /// client might lose the answer.
+    fn linger(&self, scrap: &mut [u8]) {
+        let deadline = Instant::now() + LINGER_TIME;
+        let mut thrown_away = 0;
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        while thrown_away < LINGER_BYTES && Instant::now() < deadline {
+            match self.receive(scrap) {
+                Ok(0) if self.door.closing.load(Relaxed) => return,
+                Ok(n) => thrown_away += n,
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The front door of a listener: accepts clients as long as there are seats, and shows the others out. Must never stop
+//! accepting because of one client, one failed thread or a lack of file descriptors.
+
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+
+use socket2::SockRef;
+
+use super::caps::DoorLimits;
+use super::client::Client;
+use super::porter::Porter;
+use super::quota::Quota;
+use super::server::give_up;
+use super::upstream::Pool;
+use crate::limits::{ACCEPT_PAUSE, HTTP_STACK};
+use crate::log;
+
+/// What all clients of a listener share.
+pub struct Door {
+    /// Begins the names of the threads and the lines in the log.
+    pub name: &'static str,
+    /// What a client may do.
+    pub limits: DoorLimits,
+    /// The way to the crew.
+    pub pool: Pool,
+    /// One for each client connection.
+    pub seats: Arc<Quota>,
+    /// One for each byte of a body in flight.
+    pub bodies: Arc<Quota>,
+    /// Requests in hand are answered, and each connection is closed after its answer.
+    pub closing: AtomicBool,
+    /// Nobody is waited for any more.
+    pub cut: Arc<AtomicBool>,
+}
+
+/// The open listener and the thread that accepts on it.
+pub struct Gate {
+    listener: Arc<TcpListener>,
+    shut: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Gate {
+    /// Starts accepting.
+    pub fn open(listener: TcpListener, door: Arc<Door>) -> io::Result<Gate> {
+        // One that systemd hands over may be non-blocking; accepting would then spin.
+        listener.set_nonblocking(false)?;
+        let (listener, shut) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let porter = Porter::start(Arc::clone(&door))?;
+        let entrance = Entrance { door, porter, accept_failed: log::Bounded::new(), spawn_failed: log::Bounded::new() };
+        let (accepting, told) = (Arc::clone(&listener), Arc::clone(&shut));
+        let thread = thread::Builder::new()
+            .name(format!("{}-door", entrance.door.name))
+            .stack_size(HTTP_STACK)
+            .spawn(move || entrance.accept_until(&accepting, &told))?;
+        Ok(Gate { listener, shut, thread })
+    }
+
+    /// Stops accepting and closes the listener: its port is free when this returns.
+    pub fn shut(self) {
+        self.shut.store(true, Relaxed);
+        // Wakes accept(). It fails only on a listener that does not listen, and then accept() has returned already.
+        let _ = SockRef::from(&*self.listener).shutdown(Shutdown::Both);
+        if self.thread.join().is_err() {
+            log::line("the thread that accepts connections had panicked");
+        }
+    }
+}
+
+/// What the accepting thread has at hand.
+struct Entrance {
+    door: Arc<Door>,
+    porter: Porter,
+    accept_failed: log::Bounded,
+    spawn_failed: log::Bounded,
+}
+
+impl Entrance {
+    fn accept_until(&self, listener: &TcpListener, shut: &AtomicBool) {
+        loop {
+            let accepted = listener.accept();
+            if shut.load(Relaxed) {
+                return;
+            }
+            match accepted {
+                Ok((stream, peer)) => self.admit(stream, peer.to_string()),
+                // The client went away before its turn.
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(e) if e.kind() == ErrorKind::InvalidInput => {
+                    give_up(format_args!("{}: the listener does not listen any more: {e}", self.door.name))
+                }
+                Err(e) => {
+                    self.accept_failed.line(format_args!("{}: cannot accept a connection: {e}", self.door.name));
+                    thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: String) {
+        let Some(seat) = self.door.seats.take(1) else {
+            return self.porter.see_off(stream);
+        };
+        let door = Arc::clone(&self.door);
+        let thread = thread::Builder::new().name(format!("{}-client", door.name)).stack_size(HTTP_STACK);
+        let spawned = thread.spawn(move || {
+            if let Ok(client) = Client::new(stream, peer, door) {
+                client.serve();
+            }
+            // Only now, when its socket is closed.
+            drop(seat);
+        });
+        if let Err(e) = spawned {
+            // The socket and the seat went with the closure.
+            self.spawn_failed.line(format_args!("{}: no thread for a client: {e}", self.door.name));
+        }
+    }
+}

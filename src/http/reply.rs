@@ -1,0 +1,135 @@
+//! Replies: what a handler, or the door itself, says to a client. Must never let a header out whose value could end
+//! its own line.
+
+use std::io::Cursor;
+
+use tiny_http::{HTTPVersion, Header, Response, StatusCode};
+
+use crate::limits::REPLY_BYTES;
+use crate::log;
+
+/// One reply. `Content-Type` is one of its headers; the length, the date and what keeps the connection are added later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status code, 200 to 599.
+    pub status: u16,
+    /// Names and values; a value may hold visible ASCII and spaces, or the client gets a 500 instead.
+    pub headers: Vec<(&'static str, String)>,
+    /// At most [`REPLY_BYTES`], or the client gets a 500 instead. For HEAD it is measured and not sent.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The reply itself, or a 500 in its place when it must not be sent.
+    pub(super) fn checked(self) -> Reply {
+        match self.fault() {
+            None => self,
+            Some(fault) => {
+                log::line(format_args!("a handler's reply with status {} was not sent: {fault}", self.status));
+                Refusal::UNANSWERED.into()
+            }
+        }
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        let visible = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+        if !(200..600).contains(&self.status) {
+            Some("its status is not one a reply can have")
+        } else if self.body.len() > REPLY_BYTES {
+            Some("its body is too long")
+        } else if !self.headers.iter().all(|(name, value)| visible(name) && visible(value)) {
+            Some("a header holds more than visible ASCII")
+        } else {
+            None
+        }
+    }
+
+    /// The reply as tiny_http sends it, always with its length.
+    pub(super) fn into_response(self) -> Response<Cursor<Vec<u8>>> {
+        let headers = self.headers.iter().map(|(name, value)| (*name, value.as_str())).chain([("Server", "taskstats")]);
+        let headers = headers.filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
+        let length = self.body.len();
+        Response::new(StatusCode(self.status), headers, Cursor::new(self.body), Some(length), None)
+            .with_chunked_threshold(usize::MAX)
+    }
+}
+
+/// Why the door itself answers, and closes the connection after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status code.
+    pub status: u16,
+    /// What was wrong, for people.
+    pub detail: &'static str,
+}
+
+impl Refusal {
+    /// A handler that panicked, or forgot to answer.
+    pub(super) const UNANSWERED: Refusal =
+        Refusal { status: 500, detail: "the request was not answered because of a fault in the service" };
+
+    /// The whole answer, for the client's socket; `head_only` for HEAD.
+    pub(super) fn into_bytes(self, head_only: bool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(512);
+        // Writing into memory does not fail.
+        let _ = Reply::from(self).into_response().raw_print(&mut bytes, HTTPVersion(1, 1), &[], head_only, None);
+        set_connection(&mut bytes, "close");
+        bytes
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(Refusal { status, detail }: Refusal) -> Reply {
+        let title = StatusCode(status).default_reason_phrase();
+        let problem = serde_json::json!({"type": "about:blank", "title": title, "status": status, "detail": detail});
+        let mut headers = vec![("Content-Type", String::from("application/problem+json"))];
+        if status == 503 {
+            headers.push(("Retry-After", String::from("1")));
+        }
+        Reply { status, headers, body: problem.to_string().into_bytes() }
+    }
+}
+
+/// Adds a `Connection` header to a whole answer, which must have none (tiny_http never sends one).
+pub(super) fn set_connection(answer: &mut Vec<u8>, value: &str) {
+    let after_status_line = answer.iter().position(|&b| b == b'\n').map_or(0, |at| at + 1);
+    let header = format!("Connection: {value}\r\n");
+    answer.splice(after_status_line..after_status_line, header.into_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_header(value: &str) -> Reply {
+        Reply { status: 200, headers: vec![("Location", value.into())], body: Vec::new() }
+    }
+
+    #[test]
+    fn a_header_that_would_end_its_line_is_never_sent() {
+        assert_eq!(with_header("/tasks/task[0]").checked().status, 200);
+        for value in ["a\r\nSet-Cookie: x", "a\nb", "a\0", "caf\u{e9}", "a\tb", "\u{7f}"] {
+            assert_eq!(with_header(value).checked().status, 500, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_impossible_status_or_an_endless_body_becomes_a_500() {
+        let reply = |status, length| Reply { status, headers: Vec::new(), body: vec![b'x'; length] };
+        assert_eq!(reply(100, 0).checked().status, 500);
+        assert_eq!(reply(600, 0).checked().status, 500);
+        assert_eq!(reply(200, REPLY_BYTES + 1).checked().status, 500);
+        assert_eq!(reply(599, REPLY_BYTES).checked().status, 599);
+    }
+
+    #[test]
+    fn a_refusal_is_a_whole_answer() {
+        let text = String::from_utf8(Refusal { status: 503, detail: "no room" }.into_bytes(false)).expect("ASCII");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"), "{head}");
+        assert!(head.contains("\r\nRetry-After: 1"), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+        assert!(body.contains(r#""detail":"no room""#), "{body}");
+        assert!(Refusal { status: 400, detail: "" }.into_bytes(true).ends_with(b"\r\n\r\n"));
+    }
+}

@@ -1,0 +1,102 @@
+//! The routes: which action answers which method and path, in one table per listener. To add a route, add a line to a
+//! table and write its action: parse, act, reply.
+
+use super::exchange::{Exchange, Reply};
+use super::{admin, problem, tasks};
+use crate::service::Service;
+use crate::task::TaskId;
+
+/// One line of a table.
+pub struct Route {
+    method: &'static str,
+    /// A path; `{id}` stands for one segment, a task's id raw or percent-encoded.
+    path: &'static str,
+    action: Action,
+}
+
+/// What a route does.
+enum Action {
+    /// With the request.
+    Plain(fn(&Service, &Exchange) -> Reply),
+    /// With the task that its path names.
+    OfTask(fn(&Service, &Exchange, &TaskId) -> Reply),
+}
+
+/// The public listener.
+pub const PUBLIC: &[Route] = &[
+    Route { method: "POST", path: "/tasks", action: Action::Plain(tasks::create) },
+    Route { method: "GET", path: "/tasks/{id}", action: Action::OfTask(tasks::show) },
+    Route { method: "DELETE", path: "/tasks/{id}", action: Action::OfTask(tasks::cancel) },
+    Route { method: "POST", path: "/tasks/{id}/cancel", action: Action::OfTask(tasks::cancel) },
+];
+
+/// The admin listener.
+pub const ADMIN: &[Route] = &[
+    Route { method: "GET", path: "/healthz", action: Action::Plain(admin::health) },
+    Route { method: "GET", path: "/readyz", action: Action::Plain(admin::readiness) },
+];
+
+/// Answers one request by a table.
+pub fn answer(table: &[Route], service: &Service, exchange: Exchange) {
+    let reply = dispatch(table, service, &exchange);
+    exchange.reply(reply);
+}
+
+fn dispatch(table: &[Route], service: &Service, exchange: &Exchange) -> Reply {
+    let path = exchange.target().split('?').next().unwrap_or_default();
+    // HEAD is GET without the body, which tiny_http leaves out.
+    let method = if exchange.method() == "HEAD" { "GET" } else { exchange.method() };
+    let here: Vec<(&Route, Option<&str>)> =
+        table.iter().filter_map(|route| Some((route, matched(route.path, path)?))).collect();
+    let Some((route, id)) = here.iter().find(|(route, _)| route.method == method) else {
+        if here.is_empty() {
+            return problem::not_found(format_args!("there is nothing at {path}"));
+        }
+        return problem::method_not_allowed(exchange.method(), allowed(&here));
+    };
+    match (&route.action, id) {
+        (Action::OfTask(action), Some(id)) => match TaskId::from_segment(id) {
+            Ok(id) => action(service, exchange, &id),
+            Err(error) => problem::bad_request(format_args!("task id in the path: {error}")),
+        },
+        (Action::Plain(action), _) => action(service, exchange),
+        (Action::OfTask(_), None) => problem::not_found(format_args!("there is nothing at {path}")),
+    }
+}
+
+/// Whether `path` fits `pattern`, and the segment that stands for `{id}`.
+fn matched<'a>(pattern: &str, path: &'a str) -> Option<Option<&'a str>> {
+    let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
+    let mut id = None;
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return Some(id),
+            (Some("{id}"), Some(segment)) if !segment.is_empty() => id = Some(segment),
+            (Some(wanted), Some(segment)) if wanted == segment => {}
+            _ => return None,
+        }
+    }
+}
+
+fn allowed(here: &[(&Route, Option<&str>)]) -> String {
+    let methods = here.iter().flat_map(|(route, _)| match route.method {
+        "GET" => vec!["GET", "HEAD"],
+        other => vec![other],
+    });
+    methods.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_paths() {
+        assert_eq!(matched("/tasks", "/tasks"), Some(None));
+        assert_eq!(matched("/tasks", "/tasks/"), None);
+        assert_eq!(matched("/tasks/{id}", "/tasks/task[0]"), Some(Some("task[0]")));
+        assert_eq!(matched("/tasks/{id}", "/tasks/"), None);
+        assert_eq!(matched("/tasks/{id}", "/tasks/a/b"), None);
+        assert_eq!(matched("/tasks/{id}/cancel", "/tasks/task%5B0%5D/cancel"), Some(Some("task%5B0%5D")));
+    }
+}

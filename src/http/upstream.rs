@@ -1,0 +1,199 @@
+//! The connections behind the door: Unix sockets to tiny_http, one exchange at a time on each. Must never carry two
+//! requests at once, never be used again when out of step, and never be opened two at a time: tiny_http can lose
+//! connections that arrive together.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::reply::Refusal;
+use super::server::give_up;
+use crate::limits::{HEAD_BYTES, HEAD_FIELDS, PING_TIME, PINGS_LOST, REPLY_BYTES, TICK, UPSTREAM_WAIT};
+use crate::lock;
+
+/// A request without a peer: the crew answers it before any handler sees it.
+const PING: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+/// First size of an answer's buffer, bytes: most answers arrive in one read.
+const ANSWER_BYTES: usize = 4096;
+
+/// The connections that are free, and the right to open one more. There are never more in use than clients.
+pub struct Pool {
+    path: PathBuf,
+    /// Set when nobody waits for answers any more.
+    cut: Arc<AtomicBool>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The most recently used at the back, where it is taken: those nobody needs gather at the front.
+    free: VecDeque<Upstream>,
+    opening: bool,
+    pings_lost: u32,
+}
+
+struct Upstream {
+    stream: UnixStream,
+    used: Instant,
+}
+
+impl Pool {
+    /// A pool with one connection, proved by a ping: the whole way to the crew and back works.
+    pub fn start(path: PathBuf, cut: Arc<AtomicBool>) -> io::Result<Pool> {
+        let state = State { free: VecDeque::new(), opening: false, pings_lost: 0 };
+        let pool = Pool { path, cut, state: Mutex::new(state), changed: Condvar::new() };
+        let first = pool.open()?;
+        lock(&pool.state).free.push_back(first);
+        Ok(pool)
+    }
+
+    /// Carries one request to the crew and its answer back: HTTP/1.0, whole, with its length.
+    pub fn exchange(
+        &self,
+        request: &[u8],
+        head_only: bool,
+        time: Duration,
+        answer: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let mut upstream = self.take()?;
+        match upstream.talk(request, head_only, Instant::now() + time, &self.cut, answer) {
+            Ok(()) => {
+                upstream.used = Instant::now();
+                lock(&self.state).free.push_back(upstream);
+                self.changed.notify_one();
+                Ok(())
+            }
+            // Out of step: dropped, and replaced when somebody needs it.
+            Err(e) => Err(match e.kind() {
+                ErrorKind::TimedOut => Refusal {
+                    status: 504,
+                    detail: "the service did not answer in time; whether the request took effect is unknown",
+                },
+                ErrorKind::ConnectionAborted => Refusal {
+                    status: 503,
+                    detail: "the service is shutting down; whether the request took effect is unknown",
+                },
+                _ => Refusal { status: 502, detail: "the service lost the request; whether it took effect is unknown" },
+            }),
+        }
+    }
+
+    /// Closes the connections unused for this long.
+    pub fn trim(&self, unused: Duration) {
+        let mut state = lock(&self.state);
+        while state.free.front().is_some_and(|upstream| upstream.used.elapsed() >= unused) {
+            state.free.pop_front();
+        }
+    }
+
+    fn take(&self) -> Result<Upstream, Refusal> {
+        let deadline = Instant::now() + UPSTREAM_WAIT;
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(upstream) = state.free.pop_back() {
+                return Ok(upstream);
+            }
+            if !state.opening {
+                state.opening = true;
+                drop(state);
+                let opened = self.open();
+                lock(&self.state).opening = false;
+                self.changed.notify_one();
+                return opened.map_err(|_| Refusal { status: 503, detail: "the service cannot take one more request" });
+            }
+            if Instant::now() >= deadline || self.cut.load(Relaxed) {
+                return Err(Refusal { status: 503, detail: "too many requests arrived at once" });
+            }
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// One more connection. Only a new process helps when tiny_http does not take it, and only then.
+    fn open(&self) -> io::Result<Upstream> {
+        let stream = match UnixStream::connect(&self.path) {
+            Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
+                give_up(format_args!("tiny_http accepts no connections at {} any more: {e}", self.path.display()))
+            }
+            connected => connected?,
+        };
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(TICK))?;
+        let mut upstream = Upstream { stream, used: Instant::now() };
+        let answered = upstream.talk(PING, false, Instant::now() + PING_TIME, &self.cut, &mut Vec::new());
+        let mut state = lock(&self.state);
+        state.pings_lost = if answered.is_ok() || self.cut.load(Relaxed) { 0 } else { state.pings_lost + 1 };
+        if state.pings_lost >= PINGS_LOST {
+            give_up(format_args!("tiny_http answers no pings any more: {answered:?}"));
+        }
+        answered.map(|()| upstream)
+    }
+}
+
+impl Upstream {
+    /// Sends one request and reads the whole answer, and nothing after it.
+    fn talk(
+        &mut self,
+        request: &[u8],
+        head_only: bool,
+        deadline: Instant,
+        cut: &AtomicBool,
+        answer: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let patient = |e: io::Error| {
+            if !is_tick(&e) {
+                Err(e)
+            } else if cut.load(Relaxed) {
+                Err(ErrorKind::ConnectionAborted.into())
+            } else if Instant::now() >= deadline {
+                Err(ErrorKind::TimedOut.into())
+            } else {
+                Ok(0)
+            }
+        };
+        let mut sent = 0;
+        while sent < request.len() {
+            sent += self.stream.write(&request[sent..]).or_else(patient)?;
+        }
+        answer.clear();
+        answer.resize(ANSWER_BYTES, 0);
+        let (mut filled, mut total) = (0, None);
+        while total.is_none_or(|total| filled < total) {
+            match self.stream.read(&mut answer[filled..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                read => filled += read.or_else(patient)?,
+            }
+            if total.is_none() {
+                total = answer_length(&answer[..filled], head_only)?;
+                answer.resize(total.unwrap_or(filled + ANSWER_BYTES).max(filled), 0);
+            }
+        }
+        if total == Some(filled) { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    }
+}
+
+/// Length of the whole answer that begins with these bytes; None when its head is not complete.
+fn answer_length(bytes: &[u8], head_only: bool) -> io::Result<Option<usize>> {
+    let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    let head = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES => return Ok(None),
+        _ => return Err(ErrorKind::InvalidData.into()),
+    };
+    let length = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("Content-Length"));
+    let length = length.and_then(|field| std::str::from_utf8(field.value).ok()?.parse::<usize>().ok());
+    match length {
+        Some(_) if head_only || matches!(response.code, Some(204 | 304)) => Ok(Some(head)),
+        Some(length) if length <= REPLY_BYTES => Ok(Some(head + length)),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Whether a socket call came back only to have its deadline looked at.
+pub(super) fn is_tick(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

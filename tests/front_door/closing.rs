@@ -1,0 +1,138 @@
+//! The end of a server: what is in hand is answered, everything else is closed, nothing is left behind.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use taskstats::http::server::DoorLimits;
+
+use crate::house::{House, PATIENCE, PAUSE, Visitor};
+
+/// Set in a child process that runs one test alone.
+const ALONE: &str = "FRONT_DOOR_TEST_ALONE";
+
+/// Runs the named test in a process of its own and returns its exit code and what it wrote; None inside that process.
+fn alone(test: &str) -> Option<(Option<i32>, String)> {
+    if env::var_os(ALONE).is_some() {
+        return None;
+    }
+    let program = env::current_exe().expect("this program");
+    let output =
+        Command::new(program).args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().expect("a child");
+    let written = [output.stdout, output.stderr].concat();
+    Some((output.status.code(), String::from_utf8_lossy(&written).into_owned()))
+}
+
+#[test]
+fn requests_in_hand_are_answered_and_the_port_is_free_at_once() {
+    let mut house = House::new();
+    let (mut idle, mut fresh, mut busy) = (house.connect(), house.connect(), house.connect());
+    assert_eq!(idle.get("/").status, 200);
+    busy.request("POST", "/gate", b"body");
+    house.wait_at_gates(1);
+    let server = house.server;
+    server.stop_accepting();
+    assert!(TcpStream::connect(house.address).is_err(), "nobody accepts any more");
+    let next = TcpListener::bind(house.address).expect("the port is free");
+    // Those inside are served on until the server closes.
+    assert_eq!(idle.get("/").status, 200);
+    let closing = thread::spawn(move || server.close(PATIENCE));
+    idle.closed();
+    fresh.closed();
+    assert!(!closing.is_finished(), "the request in hand is waited for");
+    house.gate = None;
+    let answer = busy.answer();
+    assert_eq!((answer.text().as_str(), answer.header("Connection")), ("POST /gate 4", Some("close")));
+    busy.closed();
+    assert_eq!(closing.join().expect("closed"), 0);
+    drop(next);
+}
+
+#[test]
+fn a_handler_that_does_not_return_is_cut_off() {
+    let mut house = House::new();
+    let mut busy = house.connect();
+    busy.request("GET", "/gate", b"");
+    house.wait_at_gates(1);
+    let began = Instant::now();
+    assert_eq!(house.server.close(Duration::from_millis(100)), 1);
+    assert!(began.elapsed() < PATIENCE / 4, "it took {:?}", began.elapsed());
+    busy.refused(503);
+    house.gate = None;
+}
+
+#[test]
+fn a_head_that_never_ends_does_not_hold_up_the_end() {
+    let house = House::new();
+    let mut half = house.connect();
+    half.send("GET / HTTP/1.1\r\n");
+    // Its bytes have arrived when a later client is answered after a tick; until then it may count as idle.
+    let began = Instant::now();
+    let cut_off = house.server.close(Duration::from_millis(400));
+    assert!(cut_off <= 1 && began.elapsed() < PATIENCE / 4, "{cut_off} in {:?}", began.elapsed());
+    half.closed();
+}
+
+fn count(what: &str) -> usize {
+    fs::read_dir(format!("/proc/self/{what}")).expect("/proc").count()
+}
+
+fn sockets_left() -> usize {
+    let name = format!("taskstats-{}-", std::process::id());
+    let places = [env::var_os("XDG_RUNTIME_DIR").map(Into::into), Some(env::temp_dir()), Some("/tmp".into())];
+    let entries = places.into_iter().flatten().flat_map(|place| fs::read_dir(place).into_iter().flatten());
+    entries.filter(|entry| entry.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().starts_with(&name))).count()
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    if let Some((code, written)) = alone("closing::nothing_is_left_behind") {
+        return assert_eq!(code, Some(0), "{written}");
+    }
+    let before = (count("fd"), count("task"));
+    for _ in 0..3 {
+        let mut house = House::with(DoorLimits { connections: 100, ..DoorLimits::default() });
+        let mut visitors: Vec<Visitor> = (0..50).map(|_| house.connect()).collect();
+        visitors.iter_mut().for_each(|visitor| {
+            visitor.request("POST", "/gate", &[b'x'; 2000]);
+        });
+        house.wait_at_gates(50);
+        assert!(count("task") > before.1 + 100 && sockets_left() > 0);
+        house.gate = None;
+        assert!(visitors.iter_mut().all(|visitor| visitor.answer().status == 200));
+        assert_eq!(house.server.close(PATIENCE), 0);
+        assert_eq!(sockets_left(), 0);
+    }
+    // tiny_http's own threads leave five seconds after their server.
+    let began = Instant::now();
+    while (count("fd"), count("task")) != before {
+        let now = (count("fd"), count("task"));
+        assert!(began.elapsed() < PATIENCE, "files and threads: {before:?} at first, {now:?} at the end");
+        thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn a_dead_tiny_http_ends_the_process_for_the_supervisor() {
+    if let Some((code, written)) = alone("closing::a_dead_tiny_http_ends_the_process_for_the_supervisor") {
+        assert_eq!(code, Some(i32::from(taskstats::cli::exit::INTERNAL)), "{written}");
+        return assert!(written.contains("tiny_http accepts no connections"), "{written}");
+    }
+    let house = House::new();
+    let mut first = house.connect();
+    assert_eq!(first.get("/").status, 200);
+    // Without its socket tiny_http is out of reach, as it is when its accept loop has ended.
+    let name = format!("taskstats-{}-", std::process::id());
+    let places = [env::var_os("XDG_RUNTIME_DIR").map(Into::into), Some(env::temp_dir()), Some("/tmp".into())];
+    for entry in places.into_iter().flatten().flat_map(|place| fs::read_dir(place).into_iter().flatten()).flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&name) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    // The connection that is open still works; one more cannot be had.
+    first.request("GET", "/gate", b"");
+    house.wait_at_gates(1);
+    let _ = house.connect().get("/one-more");
+    unreachable!("the process has ended");
+}

@@ -1,0 +1,112 @@
+//! Many clients at once: each is answered, or told at once that there is no room.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use taskstats::http::server::DoorLimits;
+
+use crate::house::{House, Visitor};
+
+#[test]
+fn a_burst_of_200_connections_is_answered_whole() {
+    let house = House::with(DoorLimits { connections: 256, ..DoorLimits::default() });
+    let address = house.address;
+    for round in 0..3 {
+        let clients: Vec<_> = (0..200)
+            .map(|n| {
+                thread::spawn(move || {
+                    let mut visitor = Visitor::to(address);
+                    for request in 0..3 {
+                        let target = format!("/{round}/{n}/{request}");
+                        assert_eq!(visitor.get(&target).text(), format!("GET {target} 0"));
+                    }
+                    visitor
+                })
+            })
+            .collect();
+        // All stay connected until the last one is answered.
+        let visitors: Vec<Visitor> = clients.into_iter().map(|client| client.join().expect("every answer")).collect();
+        assert_eq!(visitors.len(), 200);
+    }
+    assert_eq!(house.seen().len(), 3 * 200 * 3);
+}
+
+#[test]
+fn blocked_handlers_stop_nobody_else() {
+    let mut house = House::with(DoorLimits { connections: 100, ..DoorLimits::default() });
+    let mut blocked: Vec<Visitor> = (0..64).map(|_| house.connect()).collect();
+    blocked.iter_mut().for_each(|visitor| {
+        visitor.request("GET", "/gate", b"");
+    });
+    house.wait_at_gates(64);
+    let mut visitor = house.connect();
+    for _ in 0..100 {
+        assert_eq!(visitor.get("/alive").status, 200);
+    }
+    house.gate = None;
+    for visitor in &mut blocked {
+        assert_eq!(visitor.answer().text(), "GET /gate 0");
+    }
+}
+
+#[test]
+fn a_full_door_says_so_and_has_room_again() {
+    let mut house = House::with(DoorLimits { connections: 3, ..DoorLimits::default() });
+    let mut inside: Vec<Visitor> = (0..3).map(|_| house.connect()).collect();
+    inside.iter_mut().for_each(|visitor| {
+        visitor.request("GET", "/gate", b"");
+    });
+    house.wait_at_gates(3);
+    for _ in 0..100 {
+        house.connect().request("POST", "/refused", &[b'x'; 10_000]).refused(503);
+    }
+    assert_eq!(house.seen().len(), 3);
+    house.gate = None;
+    assert!(inside.iter_mut().all(|visitor| visitor.answer().status == 200));
+    drop(inside);
+    house.wait_for_a_seat();
+}
+
+#[test]
+fn idle_clients_make_room_when_it_gets_crowded() {
+    let short = Duration::from_millis(100);
+    let house = House::with(DoorLimits { connections: 4, idle_time_crowded: short, ..DoorLimits::default() });
+    let mut idle: Vec<Visitor> = (0..2).map(|_| house.connect()).collect();
+    assert!(idle.iter_mut().all(|visitor| visitor.get("/first").status == 200));
+    idle.extend((2..4).map(|_| house.connect()));
+    // Full of idle clients; some of them must go, but never more than half of the seats.
+    house.wait_for_a_seat();
+    let kept = idle.iter_mut().filter(|visitor| !visitor.is_closed()).count();
+    assert!((2..4).contains(&kept), "{kept} of 4 were kept");
+}
+
+#[test]
+fn an_idle_client_is_closed_in_the_end() {
+    let house = House::with(DoorLimits { idle_time: Duration::from_millis(300), ..DoorLimits::default() });
+    house.connect().closed();
+    let mut visitor = house.connect();
+    assert_eq!(visitor.get("/").status, 200);
+    visitor.closed();
+}
+
+#[test]
+fn bodies_in_flight_have_a_budget() {
+    let mut house = House::with(DoorLimits { body: 1000, bodies: 1000, ..DoorLimits::default() });
+    let mut first = house.connect();
+    first.request("POST", "/gate", &[b'x'; 600]);
+    house.wait_at_gates(1);
+    house.connect().request("POST", "/echo", &[b'x'; 401]).refused(503);
+    assert_eq!(house.connect().request("POST", "/echo", &[b'x'; 400]).answer().status, 200);
+    house.gate = None;
+    assert_eq!(first.answer().status, 200);
+    assert_eq!(house.connect().request("POST", "/echo", &[b'x'; 1000]).answer().status, 200);
+}
+
+#[test]
+fn a_listener_that_does_not_block_is_as_good() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("non-blocking");
+    let house = House::on(listener, DoorLimits::default());
+    assert_eq!(house.connect().get("/").status, 200);
+}

@@ -1,0 +1,7 @@
+//! The front door, seen from outside: real sockets, hostile and hasty clients, a small handler behind it.
+
+mod closing;
+mod crowd;
+mod hostile;
+mod house;
+mod manners;

@@ -1,0 +1,101 @@
+//! Claims: refused, contended, cancelled.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::serve::End;
+use crate::harness::{Database, Serve, until};
+use taskstats::task::TaskId;
+
+/// A trigger that raises an error on the way to a status.
+fn refuse(database: &Database, name: &str, status: &str) {
+    database.run(&format!(
+        "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no %', NEW.status; END $$;
+         CREATE TRIGGER {name} BEFORE UPDATE ON go_tasks FOR EACH ROW WHEN (NEW.status = '{status}') EXECUTE FUNCTION refuse()"
+    ));
+}
+
+const UNCLAIMABLE: &str = "worker could not claim task";
+
+#[test]
+fn a_refused_claim_fails_the_task_without_analysing_it() {
+    let database = Database::with_schema();
+    refuse(&database, "no_claim", "RUNNING");
+    let serve = Serve::on(&database, &["--workers", "1"]);
+    let mut client = serve.client();
+    let id = client.submit("Go one");
+    let task = client.wait_for(&id, "FAILED");
+    assert_eq!(task["failure_reason"], UNCLAIMABLE);
+    let row = "SELECT status, words, bytes, runes, lease_epoch, started_at IS NULL AS never FROM go_tasks";
+    assert_eq!(database.rows(row), "FAILED|0|0|0|0|true");
+    database.run("DROP TRIGGER no_claim ON go_tasks");
+    let next = client.submit("Go one");
+    client.wait_for(&next, "SUCCEEDED");
+}
+
+#[test]
+fn the_failing_write_is_retried_until_it_commits() {
+    let database = Database::with_schema();
+    refuse(&database, "no_claim", "RUNNING");
+    refuse(&database, "no_fail", "FAILED");
+    let serve = Serve::on(&database, &["--workers", "1", "--queue", "0"]);
+    let mut client = serve.client();
+    let id = client.submit("Go one");
+    until("two tries", || {
+        (serve.stderr().iter().filter(|line| line.contains("failing it")).count() >= 2).then_some(())
+    });
+    assert_eq!(database.task(&id), "QUEUED|0|0|0");
+    assert_eq!(client.post_text("no slot").status, 503, "the worker's slot must be kept");
+    database.run("DROP TRIGGER no_fail ON go_tasks");
+    let begun = Instant::now();
+    assert_eq!(client.wait_for(&id, "FAILED")["failure_reason"], UNCLAIMABLE);
+    assert!(begun.elapsed() < Duration::from_secs(1), "the longest pause is 250 ms: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_cancel_ends_the_retries_and_its_state_stays() {
+    let database = Database::with_schema();
+    refuse(&database, "no_claim", "RUNNING");
+    refuse(&database, "no_fail", "FAILED");
+    let serve = Serve::on(&database, &["--workers", "1", "--queue", "0"]);
+    let mut client = serve.client();
+    let id = client.submit("Go one");
+    until("a try", || serve.stderr().iter().any(|line| line.contains("failing it")).then_some(()));
+    assert_eq!(client.cancel(&id).text("cancel"), "canceled");
+    database.run("DROP TRIGGER no_fail ON go_tasks; DROP TRIGGER no_claim ON go_tasks");
+    until("the slot is free", || (client.post_text("next").status == 202).then_some(()));
+    assert_eq!(database.task(&id), "CANCELED|0|0|0");
+}
+
+#[test]
+fn sigterm_ends_the_retries_and_the_task_stays_queued() {
+    let database = Database::with_schema();
+    refuse(&database, "no_claim", "RUNNING");
+    refuse(&database, "no_fail", "FAILED");
+    let mut serve = Serve::on(&database, &["--workers", "1"]);
+    let id = serve.client().submit("Go one");
+    until("a try", || serve.stderr().iter().any(|line| line.contains("failing it")).then_some(()));
+    let begun = Instant::now();
+    assert_eq!(serve.terminate(), End::Code(0));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(database.task(&id), "QUEUED|0|0|0");
+    database.run("DROP TRIGGER no_fail ON go_tasks; DROP TRIGGER no_claim ON go_tasks");
+    let serve = Serve::on(&database, &[]);
+    serve.client().wait_for(&id, "SUCCEEDED");
+}
+
+#[test]
+fn of_two_claims_of_one_task_exactly_one_wins() {
+    let database = Database::with_schema();
+    let stores = [database.store("left"), database.store("right")];
+    for round in 0..100 {
+        let id = stores[0].submit(format!("text {round}")).expect("submit");
+        let claim = |store: &taskstats::store::Store, id: &TaskId| store.claim(id).expect("an answer").is_some();
+        let wins = std::thread::scope(|scope| {
+            let left = scope.spawn(|| claim(&stores[0], &id));
+            let right = scope.spawn(|| claim(&stores[1], &id));
+            usize::from(left.join().expect("no panic")) + usize::from(right.join().expect("no panic"))
+        });
+        assert_eq!(wins, 1, "round {round}");
+        assert_eq!(database.rows(&format!("SELECT lease_epoch FROM go_tasks WHERE id = '{id}'")), "1");
+    }
+}

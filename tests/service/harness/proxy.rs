@@ -1,0 +1,134 @@
+//! A proxy between the service and PostgreSQL that can lose the answer to one chosen statement: the server has committed,
+//! the client never hears of it. It speaks just enough of the protocol to see which statement is executed.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A running proxy; its socket lies in a directory of its own.
+pub struct Proxy {
+    dir: PathBuf,
+    plan: Arc<Plan>,
+}
+
+/// What is to be lost.
+#[derive(Default)]
+struct Plan {
+    /// Part of the SQL of the statement whose answer is lost next.
+    marker: Mutex<Option<&'static str>>,
+    lost: AtomicUsize,
+}
+
+impl Proxy {
+    /// A proxy in front of the server whose socket is in `server`.
+    pub fn before(server: &Path) -> Proxy {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let dir = PathBuf::from(format!("{}-proxy-{}", server.display(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        std::fs::create_dir(&dir).expect("a fresh directory");
+        let listener = UnixListener::bind(dir.join(".s.PGSQL.5432")).expect("a socket");
+        let plan = Arc::new(Plan::default());
+        let (server, for_thread) = (server.join(".s.PGSQL.5432"), plan.clone());
+        // Ends with the test process: it waits in accept, and holds nothing that outlives it.
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (server, plan) = (server.clone(), for_thread.clone());
+                thread::spawn(move || {
+                    if let Ok(server) = UnixStream::connect(server) {
+                        relay(client, server, &plan);
+                    }
+                });
+            }
+        });
+        Proxy { dir, plan }
+    }
+
+    /// Where `host=` points to reach the server through the proxy.
+    pub fn socket_dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Loses the answer to the next statement whose SQL contains `marker`, and its connection with it.
+    pub fn lose_next(&self, marker: &'static str) {
+        *self.plan.marker.lock().expect("no panic") = Some(marker);
+    }
+
+    /// How many answers were lost.
+    pub fn lost(&self) -> usize {
+        self.plan.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Carries bytes both ways until one side ends, or an answer is to be lost.
+fn relay(client: UnixStream, server: UnixStream, plan: &Plan) {
+    let (mut from_server, mut to_client) = (server.try_clone().expect("clone"), client.try_clone().expect("clone"));
+    let losing = Arc::new(Mutex::new(false));
+    let seen_by_answers = losing.clone();
+    let answers = thread::spawn(move || {
+        let mut chunk = [0; 16 * 1024];
+        while let Ok(length @ 1..) = from_server.read(&mut chunk) {
+            // READY FOR QUERY ends an answer: only after it is the statement committed for certain.
+            if *seen_by_answers.lock().expect("no panic") {
+                if chunk[..length].windows(5).any(|five| five == [b'Z', 0, 0, 0, 5]) {
+                    break;
+                }
+            } else if to_client.write_all(&chunk[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = to_client.shutdown(Shutdown::Both);
+        let _ = from_server.shutdown(Shutdown::Both);
+    });
+    let _ = requests(client, &server, plan, &losing);
+    let _ = server.shutdown(Shutdown::Write);
+    answers.join().expect("no panic");
+}
+
+/// Passes the client's messages on, one by one, watching for the marked statement.
+fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing: &Mutex<bool>) -> std::io::Result<()> {
+    let mut statements = HashSet::new();
+    let mut starting = true; // the start-up message has no type byte
+    loop {
+        let mut head = vec![0; if starting { 4 } else { 5 }];
+        client.read_exact(&mut head)?;
+        let length = u32::from_be_bytes(head[head.len() - 4..].try_into().expect("four bytes")) as usize;
+        let mut message = vec![0; length - 4];
+        client.read_exact(&mut message)?;
+        let kind = if starting { b'S' } else { head[0] };
+        starting = false;
+        let mut words = message.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+        let mut marker = plan.marker.lock().expect("no panic");
+        match kind {
+            // PARSE: name, SQL.
+            b'P' => {
+                let name = words.next().unwrap_or_default();
+                statements.insert((name, words.next().unwrap_or_default()));
+            }
+            // BIND: portal, name.
+            b'B' => {
+                let name = words.nth(1).unwrap_or_default();
+                let is_marked =
+                    |wanted: &str| statements.iter().any(|(known, sql)| *known == name && sql.contains(wanted));
+                if marker.is_some_and(is_marked) {
+                    *marker = None;
+                    *losing.lock().expect("no panic") = true;
+                    plan.lost.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            _ => {}
+        }
+        drop(marker);
+        server.write_all(&head)?;
+        server.write_all(&message)?;
+    }
+}

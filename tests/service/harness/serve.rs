@@ -1,0 +1,162 @@
+//! The real binary, started as `taskstats serve`.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use super::{Client, Database, until};
+
+/// A running service; killed when dropped, or when the test's thread ends.
+pub struct Serve {
+    child: Child,
+    /// The whole `ready` line.
+    pub ready: String,
+    /// The public listener.
+    pub listen: SocketAddr,
+    /// The admin listener.
+    pub admin: SocketAddr,
+    stderr: Arc<Mutex<Vec<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_taskstats");
+
+/// How a process ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Serve {
+    /// Starts the service on a database with free ports, and waits until it is ready.
+    pub fn on(database: &Database, flags: &[&str]) -> Serve {
+        Serve::start(&database.dsn(), flags).unwrap_or_else(|(end, stderr)| panic!("not ready: {end:?}: {stderr}"))
+    }
+
+    /// Starts the service; how it ended and what it said, when it did not become ready.
+    pub fn start(dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
+        let defaults = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
+        // A test that is killed takes its service along.
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", BINARY])
+            .args(defaults)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (pipe, into) = (child.stderr.take().expect("piped"), lines.clone());
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                into.lock().expect("no panic").push(line);
+            }
+        });
+        let mut ready = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut ready).expect("stdout");
+        if ready.is_empty() {
+            let status = child.wait().expect("wait");
+            reader.join().expect("no panic");
+            let said = lines.lock().expect("no panic").join("\n");
+            return Err((end_of(status), said));
+        }
+        let ready = ready.trim_end().to_owned();
+        let listen = field(&ready, "listen").parse().expect("an address");
+        let admin = field(&ready, "admin").parse().expect("an address");
+        Ok(Serve { child, ready, listen, admin, stderr: lines, reader: Some(reader) })
+    }
+
+    /// A connection to the public listener.
+    pub fn client(&self) -> Client {
+        Client::to(self.listen)
+    }
+
+    /// A connection to the admin listener.
+    pub fn admin_client(&self) -> Client {
+        Client::to(self.admin)
+    }
+
+    /// A field of the ready line.
+    pub fn reported(&self, name: &str) -> String {
+        field(&self.ready, name)
+    }
+
+    /// The process's id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, such as `TERM`.
+    pub fn signal(&self, signal: &str) {
+        send_signal(self.pid(), signal);
+    }
+
+    /// Waits for the end.
+    pub fn wait(&mut self) -> End {
+        let status = until("the service ends", || self.child.try_wait().expect("wait"));
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no panic");
+        }
+        end_of(status)
+    }
+
+    /// SIGTERM, and how it ended.
+    pub fn terminate(&mut self) -> End {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    /// SIGKILL, and wait until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill");
+        assert_eq!(self.wait(), End::Signal(9));
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.lock().expect("no panic").clone()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("stderr of the service:\n{}", self.stderr().join("\n"));
+        }
+    }
+}
+
+/// Runs the binary to its end.
+pub fn run(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).stdin(Stdio::null()).output().expect("the binary")
+}
+
+/// Sends a signal to a process of ours.
+pub fn send_signal(pid: u32, signal: &str) {
+    // The shell's own kill: a small machine has no other.
+    let command = format!("kill -{signal} {pid}");
+    let status = Command::new("sh").args(["-c", &command]).status().expect("sh");
+    assert!(status.success(), "{command}");
+}
+
+fn end_of(status: std::process::ExitStatus) -> End {
+    match status.signal() {
+        Some(signal) => End::Signal(signal),
+        None => End::Code(status.code().expect("a code or a signal")),
+    }
+}
+
+fn field(line: &str, name: &str) -> String {
+    let prefix = format!("{name}=");
+    let value = line.split(' ').find_map(|part| part.strip_prefix(&prefix));
+    value.unwrap_or_else(|| panic!("no {name} in {line:?}")).to_owned()
+}

@@ -1,0 +1,12 @@
+//! The service as its users meet it: the real binary, a real PostgreSQL, real sockets and signals.
+
+mod harness;
+
+mod admission;
+mod claims;
+mod drain;
+mod life;
+mod lost_answers;
+mod lost_database;
+mod requests;
+mod start;

@@ -1,0 +1,131 @@
+//! Starting: configuration, schema, recovery, the instance lock.
+
+use crate::harness::serve::{End, run};
+use crate::harness::{Database, Gate, Serve};
+
+#[test]
+fn a_wrong_configuration_is_told_before_anything_listens_or_connects() {
+    for (args, said) in [
+        (&["--admin", "0.0.0.0:0"][..], "--admin 0.0.0.0:0"),
+        (&["--listen", "nowhere"], "--listen nowhere"),
+        (&["--workers", "0"], "--workers 0"),
+        (&["--workers", "many"], "--workers many"),
+        (&["--queue", "-1"], "--queue -1"),
+        (&["--max-words", "x"], "--max-words x"),
+        (&["--db-timeout", "2"], "--db-timeout 2"),
+        (&["--drain-timeout", "0s"], "--drain-timeout 0s"),
+        (&["--dsn", "host"], "--dsn host"),
+        (&["--dsn", "port=5432"], "--dsn port=5432"),
+        (&["--dsn"], "--dsn needs a value"),
+        (&["--no-such", "1"], "--no-such"),
+        (&["stray"], "stray"),
+    ] {
+        let output = run(&[&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(said), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn an_older_table_is_upgraded_in_place() {
+    let database = Database::new();
+    database.run(
+        "CREATE TABLE go_tasks (id text PRIMARY KEY, text text NOT NULL, status text NOT NULL,
+                                words integer, bytes integer, runes integer);
+         INSERT INTO go_tasks VALUES ('task[0]', 'Go one', 'SUCCEEDED', 2, 6, 6), ('task[7]', 'x', 'QUEUED', 0, 0, 0),
+                                     ('legacy-x', 'mine', 'QUEUED', NULL, NULL, NULL), ('task[09]', 'y', 'RUNNING', 0, 0, 0)",
+    );
+    let mut serve = Serve::on(&database, &[]);
+    assert_eq!(
+        (serve.reported("failed"), serve.reported("queued"), serve.reported("next")),
+        ("0".into(), "1".into(), "8".into())
+    );
+    let mut client = serve.client();
+    client.wait_for("task[7]", "SUCCEEDED");
+    assert_eq!(client.task("legacy-x")["status"], "QUEUED");
+    assert_eq!(client.submit("Go one"), "task[8]");
+    client.wait_for("task[8]", "SUCCEEDED");
+    assert_eq!(serve.terminate(), End::Code(0));
+    let rows = "SELECT id, status, words FROM go_tasks ORDER BY id";
+    assert_eq!(
+        database.rows(rows),
+        "legacy-x|QUEUED task[09]|RUNNING|0 task[0]|SUCCEEDED|2 task[7]|SUCCEEDED|1 task[8]|SUCCEEDED|2"
+    );
+    // Applying it again, by hand and by a start, changes nothing.
+    database.run(include_str!("../../schema.sql"));
+    let again = Serve::on(&database, &[]);
+    assert_eq!(again.reported("next"), "9");
+}
+
+#[test]
+fn recovery_fails_what_a_killed_process_left_running_and_runs_the_rest() {
+    let database = Database::with_schema();
+    let mut serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
+    let mut client = serve.client();
+    let gate = Gate::shut(&database, "SUCCEEDED");
+    client.submit("dies running");
+    gate.reached();
+    client.submit("waits on");
+    serve.kill();
+    // At once: the dead process's backend still stands at the gate, with the row's lock in its hand.
+    let mut serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
+    gate.open();
+    assert!(serve.ready.ends_with("failed=1 queued=1 next=2"), "{}", serve.ready);
+    let mut client = serve.client();
+    let failed = client.task("task[0]");
+    assert_eq!((&failed["status"], &failed["words"]), (&"FAILED".into(), &0.into()));
+    assert_eq!(failed["failure_reason"], "process exited before worker completion");
+    client.wait_for("task[1]", "SUCCEEDED");
+    let before = database.rows("SELECT * FROM go_tasks ORDER BY id");
+    serve.kill();
+    let serve = Serve::on(&database, &[]);
+    assert!(serve.ready.ends_with("failed=0 queued=0 next=2"), "{}", serve.ready);
+    assert_eq!(database.rows("SELECT * FROM go_tasks ORDER BY id"), before);
+    assert_eq!(serve.client().submit("next"), "task[2]");
+}
+
+#[test]
+fn opening_a_store_beside_a_working_instance_recovers_nothing() {
+    let database = Database::with_schema();
+    let serve = Serve::on(&database, &["--workers", "1"]);
+    let gate = Gate::shut(&database, "SUCCEEDED");
+    let id = serve.client().submit("works");
+    gate.reached();
+    let other = database.store("another");
+    other.apply_schema().expect("nothing to do");
+    assert_eq!(database.task(&id), "RUNNING|0|0|0");
+    gate.open();
+    serve.client().wait_for(&id, "SUCCEEDED");
+}
+
+#[test]
+fn a_second_instance_is_told_so_and_starts_once_the_first_is_gone() {
+    let database = Database::new();
+    let mut first = Serve::on(&database, &[]);
+    let (end, said) = Serve::start(&database.dsn(), &[]).err().expect("must not start");
+    assert_eq!(end, End::Code(5), "{said}");
+    assert!(said.contains("another taskstats serve works on this database"), "{said}");
+    first.client().submit("unharmed");
+    first.kill();
+    Serve::on(&database, &[]);
+}
+
+#[test]
+fn a_database_that_is_not_there_is_told_and_ends_the_start() {
+    let (end, said) = Serve::start("host=/nowhere user=nobody dbname=none", &[]).err().expect("must not start");
+    assert_eq!(end, End::Code(1));
+    assert!(said.contains("/nowhere") || said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_told_and_ends_the_start() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let database = Database::new();
+    let (end, said) = Serve::start(&database.dsn(), &["--listen", &address]).err().expect("must not start");
+    assert_eq!(end, End::Code(1));
+    assert!(said.contains(&address) && said.contains("in use"), "{said}");
+}
