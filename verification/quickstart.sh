@@ -105,8 +105,8 @@ check_text() {
   await_terminal "$id" "$answer" || fail "$id: not done after $task_patience s: $(cat "$answer")"
   say
   say "$id  $name"
-  say "  HTTP  $(jq -c . "$answer")"
-  say "  SQL   $(sql_row "$id")"
+  say "  HTTP  $(jq --sort-keys --compact-output . "$answer")"
+  say "  SQL   $(sql_row "$id" | jq --sort-keys --compact-output .)"
   compare "$name" "$answer" "$id" "$file"
 }
 
@@ -129,10 +129,14 @@ count() {
   LC_ALL=C.UTF-8 wc "-$1" <"$2"
 }
 
+# As JSON and without NULLs, so that it is seen beside the HTTP answer.
 sql_row() {
   sql "$1" <<<"
-    SELECT row_to_json(task) FROM (
-      SELECT id, status, words, bytes, runes, failure_reason, cancel_requested, created_at, started_at, finished_at
+    SELECT json_strip_nulls(row_to_json(task)) FROM (
+      SELECT id, status, words, bytes, runes, failure_reason, cancel_requested,
+             created_at AT TIME ZONE 'UTC' AS created_at,
+             started_at AT TIME ZONE 'UTC' AS started_at,
+             finished_at AT TIME ZONE 'UTC' AS finished_at
         FROM go_tasks WHERE id = :'id') AS task"
 }
 

@@ -32,12 +32,12 @@ struct Team {
 /// Who is there, and who was needed.
 struct Roll {
     threads: usize,
-    /// Threads waiting for a request.
-    idle: usize,
-    /// The fewest that ever waited at once in this period: so many were not needed.
-    fewest_idle: usize,
+    /// Threads with a request; the others wait for one.
+    busy: usize,
+    /// The most that were busy at once in this period.
+    most_busy: usize,
     period_began: Instant,
-    /// Threads to retire, found at the end of the last period.
+    /// Threads to retire: those the last period did not need.
     surplus: usize,
     closing: bool,
 }
@@ -55,8 +55,7 @@ impl Crew {
         cap: usize,
         period: Duration,
     ) -> Crew {
-        let roll =
-            Roll { threads: 0, idle: 0, fewest_idle: 0, period_began: Instant::now(), surplus: 0, closing: false };
+        let roll = Roll { threads: 0, busy: 0, most_busy: 0, period_began: Instant::now(), surplus: 0, closing: false };
         let team = Team {
             name,
             tiny: Arc::downgrade(tiny),
@@ -118,18 +117,18 @@ impl Team {
     }
 
     fn work(self: Arc<Self>) {
-        while let Some(tiny) = self.sit_down() {
+        while let Some(tiny) = self.stay() {
             let taken = tiny.recv_timeout(self.period);
             drop(tiny);
-            let nobody_waits = self.stand_up();
             match taken {
                 Ok(Some(request)) => {
-                    if nobody_waits {
+                    if self.nobody_else_waits() {
                         self.hire();
                     }
                     self.attend(request);
+                    lock(&self.roll).busy -= 1;
                 }
-                // A period without a request, or woken to leave: sit_down knows.
+                // A period without a request, or woken to leave: stay knows.
                 Ok(None) => {}
                 Err(e) => give_up(format_args!("{}: tiny_http accepts no connections any more: {e}", self.name)),
             }
@@ -138,18 +137,16 @@ impl Team {
 
     /// Where to wait for a request; None when this thread is to leave. One that leaves never holds tiny_http: who waits
     /// for the last to leave must be its only owner then.
-    fn sit_down(&self) -> Option<Arc<tiny_http::Server>> {
+    fn stay(&self) -> Option<Arc<tiny_http::Server>> {
         let mut roll = lock(&self.roll);
         if roll.period_began.elapsed() >= self.period {
-            roll.surplus = roll.fewest_idle.saturating_sub(CREW_MIN);
-            roll.fewest_idle = roll.idle;
+            roll.surplus = roll.threads.saturating_sub(roll.most_busy + CREW_MIN);
+            roll.most_busy = roll.busy;
             roll.period_began = Instant::now();
         }
-        let stays = !roll.closing && roll.surplus == 0;
-        let tiny = if stays { self.tiny.upgrade() } else { None };
-        if tiny.is_some() {
-            roll.idle += 1;
-        } else {
+        let retires = roll.surplus > 0 && roll.threads - roll.busy > CREW_MIN;
+        let tiny = if retires || roll.closing { None } else { self.tiny.upgrade() };
+        if tiny.is_none() {
             roll.surplus = roll.surplus.saturating_sub(1);
             roll.threads -= 1;
             self.left.notify_all();
@@ -157,12 +154,12 @@ impl Team {
         tiny
     }
 
-    /// After waiting; true when nobody else waits.
-    fn stand_up(&self) -> bool {
+    /// Counts this thread as busy; true when that leaves nobody for the next request.
+    fn nobody_else_waits(&self) -> bool {
         let mut roll = lock(&self.roll);
-        roll.idle -= 1;
-        roll.fewest_idle = roll.fewest_idle.min(roll.idle);
-        roll.idle == 0
+        roll.busy += 1;
+        roll.most_busy = roll.most_busy.max(roll.busy);
+        roll.busy == roll.threads
     }
 
     fn attend(&self, request: tiny_http::Request) {
@@ -173,5 +170,60 @@ impl Team {
                 (self.handler)(exchange);
             }
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use crossbeam_channel::{bounded, unbounded};
+
+    use super::*;
+    use crate::http::private_dir::PrivateDir;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_crew_grows_with_its_work_to_its_cap_and_shrinks_after_it() {
+        let dir = PrivateDir::create().expect("a directory");
+        let listener = UnixListener::bind(dir.socket()).expect("a socket");
+        let tiny = Arc::new(tiny_http::Server::from_listener(listener, None).expect("tiny_http"));
+        let (entering, entered) = unbounded();
+        let (gate, opened) = bounded::<()>(0);
+        let handler = move |exchange: Exchange| {
+            entering.send(()).expect("the test listens");
+            // An error is what opens the gate.
+            let _ = opened.recv();
+            drop(exchange);
+        };
+        let cap = CREW_MIN + 8;
+        let crew = Crew::start_with_period("test", &tiny, Arc::new(handler), cap, Duration::from_millis(20));
+        let threads = || lock(&crew.team.roll).threads;
+        // One more request than there may be threads. They come one at a time, so that tiny_http loses none.
+        let mut clients = Vec::new();
+        for n in 0..=cap {
+            let mut client = UnixStream::connect(dir.socket()).expect("a connection");
+            client.write_all(b"GET / HTTP/1.0\r\nX-Peer: 127.0.0.1:1\r\n\r\n").expect("a request");
+            clients.push(client);
+            let came = entered.recv_timeout(if n < cap { PATIENCE } else { Duration::from_millis(100) });
+            assert_eq!(came.is_ok(), n < cap, "request {n}");
+        }
+        assert_eq!(threads(), cap);
+        drop(gate);
+        for client in &mut clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("an answer");
+            assert!(answer.starts_with("HTTP/1.0 500 "), "{answer}");
+        }
+        let began = Instant::now();
+        while threads() > CREW_MIN {
+            assert!(began.elapsed() < PATIENCE, "{} threads stay", threads());
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(crew.close(Instant::now() + PATIENCE), 0);
+        assert_eq!(threads(), 0);
+        assert_eq!(Arc::strong_count(&tiny), 1);
     }
 }

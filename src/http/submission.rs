@@ -88,7 +88,7 @@ mod tests {
             (br#"{"text":"a","more":1}"#, "unknown field `more`"),
             (br#"{"text":"a"} x"#, "trailing characters"),
             (br#"{"text":"a\u0000b"}"#, "U+0000 at byte 1"),
-            (br#"{"text":"\ud800"}"#, "lone leading surrogate"),
+            (br#"{"text":"\ud800"}"#, "hex escape"),
             (b"{\"text\":\"\xf1\"}", "invalid unicode"),
             (b"{\"text\":\"\xc0\xaf\"}", "invalid unicode"),
             (b"{\"text\":\"\x01\"}", "control character"),

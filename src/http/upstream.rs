@@ -197,3 +197,6 @@ fn answer_length(bytes: &[u8], head_only: bool) -> io::Result<Option<usize>> {
 pub(super) fn is_tick(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests;
