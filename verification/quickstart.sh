@@ -36,9 +36,9 @@ main() {
   trap clean_up EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
+  choose_texts
   setup_for_running
   build
-  choose_texts
   start
   check_text 'Go one' "$scratch/go-one.txt"
   check_text "${text_file##*/}" "$text_file"
@@ -61,6 +61,7 @@ read_arguments() {
       -*) fail "unknown flag $1; see --help" ;;
       *)
         [[ -z $text_file ]] || fail 'one FILE only; see --help'
+        [[ -f $1 && -r $1 ]] || fail "$1: not a file that can be read"
         text_file=$(realpath -- "$1")
         ;;
     esac
@@ -158,8 +159,9 @@ stop() {
   say 'the service ended on SIGTERM with exit code 0; start it again and it goes on from here'
 }
 
+# Unless it ran before us, or does not run at all.
 stop_cluster() {
-  if [[ -n $cluster_is_ours ]]; then
+  if [[ -n $cluster_is_ours ]] && "$taskstats" db url --data "$data" >/dev/null 2>&1; then
     cluster_is_ours=
     "$taskstats" db stop --data "$data"
   fi

@@ -16,10 +16,18 @@ use crate::limits::CLOSE_PATIENCE;
 use crate::log;
 use crate::service::{Event, Service, ServiceConfig};
 use crate::store::{InstanceLock, Recovery, Relock, Store, StoreConfig, StoreError, owner_name};
-use crate::task::CountAnalyser;
+use crate::task::{Analyser, CountAnalyser};
 
 /// Runs the service until a signal ends it.
 pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
+    run_with(args, |counting| Arc::new(counting))
+}
+
+/// The same with an analyser of the caller's own, which may use the one that the flags describe.
+pub fn run_with(
+    args: &mut lexopt::Parser,
+    analyser: impl FnOnce(CountAnalyser) -> Arc<dyn Analyser>,
+) -> Result<(), Failure> {
     let Some(config) = ServeConfig::read(args)? else { return Ok(()) };
     let shutdown = Shutdown::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let store = Arc::new(open_store(&config)?);
@@ -29,7 +37,7 @@ pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
 
     shutdown.started();
     let (events, inbox) = bounded(1);
-    let analyser = Arc::new(CountAnalyser { max_words: config.max_words });
+    let analyser = analyser(CountAnalyser { max_words: config.max_words });
     let size = ServiceConfig { workers: config.workers, queue: config.queue };
     let service = Service::start(store, analyser, instance, size, events)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;

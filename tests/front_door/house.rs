@@ -142,7 +142,10 @@ impl Answer {
 
 impl Visitor {
     pub fn to(address: SocketAddr) -> Visitor {
-        let stream = TcpStream::connect(address).expect("somebody listens");
+        Visitor::on(TcpStream::connect(address).expect("somebody listens"))
+    }
+
+    pub fn on(stream: TcpStream) -> Visitor {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
