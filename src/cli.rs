@@ -8,6 +8,8 @@ pub mod flags;
 pub mod serve;
 pub mod signals;
 
+use std::io::Write;
+
 pub use exit::Failure;
 
 /// Default of `--data`.
@@ -32,14 +34,19 @@ pub fn run(mut args: lexopt::Parser) -> Result<(), Failure> {
             other => Err(Failure::usage(format!("unknown command {other}\n\n{USAGE}"))),
         },
         Some(lexopt::Arg::Long("help") | lexopt::Arg::Short('h')) => {
-            println!("{USAGE}");
+            say(USAGE);
             Ok(())
         }
         Some(lexopt::Arg::Long("version") | lexopt::Arg::Short('V')) => {
-            println!("taskstats {}", env!("CARGO_PKG_VERSION"));
+            say(concat!("taskstats ", env!("CARGO_PKG_VERSION")));
             Ok(())
         }
         Some(other) => Err(Failure::usage(format!("{}\n\n{USAGE}", other.unexpected()))),
         None => Err(Failure::usage(format!("no command\n\n{USAGE}"))),
     }
+}
+
+/// Writes a line to stdout. A reader that has gone (`| head`) is no error.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

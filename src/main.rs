@@ -8,7 +8,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("taskstats: {}", failure.message);
+                taskstats::log::line(&failure.message);
             }
             ExitCode::from(failure.code)
         }

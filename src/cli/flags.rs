@@ -75,11 +75,12 @@ impl Flags {
 
 /// Usage and one line per flag.
 fn print_help(usage: &str, known: &[Flag]) {
-    println!("{usage}\n");
-    for flag in known {
-        println!("  {:<26} {}", format!("--{} {}", flag.name, flag.value), flag.help);
-    }
-    println!("\nEach flag has a twin in the environment: --db-timeout is TASKSTATS_DB_TIMEOUT. The flag wins.");
+    let flags: String = known
+        .iter()
+        .map(|flag| format!("  {:<26} {}\n", format!("--{} {}", flag.name, flag.value), flag.help))
+        .collect();
+    let twins = "Each flag has a twin in the environment: --db-timeout is TASKSTATS_DB_TIMEOUT. The flag wins.";
+    super::say(&format!("{usage}\n\n{flags}\n{twins}"));
 }
 
 /// A DSN may hold a password, which must not get into logs.
