@@ -69,6 +69,9 @@ pub const PINGS_LOST: u32 = 8;
 /// Longest path of the internal socket, bytes: `sun_path` holds 108.
 pub const SOCKET_PATH_BYTES: usize = 100;
 
+/// A socket directory that nobody answers at is cleared away when it is older than this.
+pub const SWEEP_AGE: Duration = Duration::from_secs(60);
+
 // ------------------------------------------------------------------ database
 
 /// Default of `--db-timeout`: statement_timeout of every session. The callers wait [`REPLY_MARGIN`] longer.

@@ -164,7 +164,6 @@ impl<O: Operation> Crew<O> {
     }
 
     fn work(&self, me: &Member) {
-        let mut session = None;
         while let Ok(first) = self.jobs.recv() {
             let batch = std::iter::once(first).chain(self.jobs.try_iter().take(O::BATCH - 1));
             let (inputs, callers): (Vec<_>, Vec<_>) = batch.filter(|(_, caller)| caller.begin()).unzip();
@@ -172,7 +171,7 @@ impl<O: Operation> Crew<O> {
                 continue;
             }
             me.set_busy(Some(Instant::now()));
-            self.serve(&mut session, inputs, callers);
+            self.serve(inputs, callers);
             me.set_busy(None);
             if me.replaced.load(Ordering::Acquire) {
                 return;
@@ -182,41 +181,43 @@ impl<O: Operation> Crew<O> {
 
     /// Does a batch and answers each caller. One bad row fails a whole statement, so after a failure that changed
     /// nothing each is tried alone: only the bad one fails.
-    fn serve(&self, session: &mut Option<Session>, inputs: Vec<O::Input>, callers: Vec<Caller<O::Output>>) {
-        match self.attempt(session, &inputs) {
-            Ok(outputs) => {
+    fn serve(&self, inputs: Vec<O::Input>, callers: Vec<Caller<O::Output>>) {
+        let result = self.pool.session().and_then(|session| self.attempt(session, &inputs, callers.len() > 1));
+        match result {
+            Ok(Some(outputs)) => {
                 for (caller, output) in callers.iter().zip(outputs) {
                     caller.answer(Ok(output));
                 }
             }
-            Err(error) if inputs.len() == 1 || session.is_none() => {
-                for caller in &callers {
-                    caller.answer(Err(error.clone()));
+            Ok(None) => {
+                let waiting: Vec<bool> = callers.iter().map(Caller::put_back).collect();
+                for ((input, caller), waiting) in inputs.into_iter().zip(callers).zip(waiting) {
+                    if waiting && caller.begin() {
+                        self.serve(vec![input], vec![caller]);
+                    }
                 }
             }
-            Err(_) => {
-                let put_back: Vec<bool> = callers.iter().map(Caller::put_back).collect();
-                for ((input, caller), put_back) in inputs.into_iter().zip(callers).zip(put_back) {
-                    if put_back && caller.begin() {
-                        self.serve(session, vec![input], vec![caller]);
-                    }
+            Err(error) => {
+                for caller in &callers {
+                    caller.answer(Err(error.clone()));
                 }
             }
         }
     }
 
-    /// One statement on a connection that lives; a connection that may not be in step is given up.
-    fn attempt(&self, slot: &mut Option<Session>, inputs: &[O::Input]) -> Result<Vec<O::Output>, StoreError> {
-        let kept = slot.take().and_then(|mut session| session.is_alive().then_some(session));
-        let mut session = match kept {
-            Some(session) => session,
-            None => self.pool.session()?,
-        };
-        let result = self.operation.run(&mut session, inputs).map_err(|error| StoreError::of_statement(&error));
-        if !matches!(result, Err(StoreError::Unknown(_))) {
-            *slot = Some(session);
+    /// One statement on a connection that the pool has back right after, so that lanes never wait for each other's. None:
+    /// the server refused the batch or gave it up, and its parts may fare better.
+    fn attempt(
+        &self,
+        mut session: Session,
+        inputs: &[O::Input],
+        divisible: bool,
+    ) -> Result<Option<Vec<O::Output>>, StoreError> {
+        match self.operation.run(&mut session, inputs).map_err(|error| StoreError::of_statement(&error)) {
+            Ok(outputs) => Ok(Some(outputs)),
+            Err(StoreError::Refused(_) | StoreError::NotDone(_)) if divisible => Ok(None),
+            Err(error) => Err(error),
         }
-        result
     }
 }
 

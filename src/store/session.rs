@@ -43,28 +43,37 @@ impl Pool {
         let pool = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(0))
-            .test_on_check_out(true)
+            // Tried in session(), and only when idle for long: a round trip for each batch would be a waste.
+            .test_on_check_out(false)
             .connection_timeout(CONNECT_TIMEOUT)
             .error_handler(Box::new(last_error.clone()))
             .build_unchecked(manager);
         Pool { pool, last_error }
     }
 
-    /// A connection that answered just now.
+    /// A connection of one's own for a while; dropping it gives it back.
     pub fn session(&self) -> Result<Session, StoreError> {
         self.session_within(CONNECT_TIMEOUT)
     }
 
     /// The same with more patience: for a start, whose only alternative is to give up.
     pub fn session_within(&self, patience: Duration) -> Result<Session, StoreError> {
-        match self.pool.get_timeout(patience) {
-            Ok(connection) => Ok(Session { connection, kept: HashMap::new(), used: Instant::now() }),
-            Err(error) => {
-                let last = lock(&self.last_error.0).clone();
-                let why = if last.is_empty() { error.to_string() } else { last };
-                Err(StoreError::NotDone(format!("no connection to PostgreSQL: {why}")))
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let connection = self.pool.get_timeout(left).map_err(|error| self.no_connection(&error))?;
+            let mut session = Session { connection };
+            // The dead ones of a restarted server are met here, one by one, and thrown away by the pool.
+            if session.is_alive() {
+                return Ok(session);
             }
         }
+    }
+
+    fn no_connection(&self, error: &r2d2::Error) -> StoreError {
+        let last = lock(&self.last_error.0).clone();
+        let why = if last.is_empty() { error.to_string() } else { last };
+        StoreError::NotDone(format!("no connection to PostgreSQL: {why}"))
     }
 }
 
@@ -96,58 +105,69 @@ fn session_config(mut config: Config, statement_timeout: Duration) -> Config {
     config
 }
 
-/// One connection in use by one thread, with its prepared statements.
+/// One connection in use by one thread.
 pub struct Session {
     connection: r2d2::PooledConnection<Manager>,
-    kept: HashMap<&'static str, Statement>,
+}
+
+/// What stays with a connection in the pool.
+struct Kept {
+    /// Prepared statements, by their SQL.
+    statements: HashMap<&'static str, Statement>,
     used: Instant,
 }
 
 impl Session {
-    /// Whether the connection is good for another statement; tries it when it has been idle for long, since a restart
-    /// of the server is only noticed on use.
-    pub fn is_alive(&mut self) -> bool {
-        !self.connection.is_closed() && (self.used.elapsed() < TRUSTED_IDLE || self.ping().is_ok())
+    /// Whether the connection is good for another statement. One that has been idle for long is tried, since a restart of
+    /// the server is only noticed on use.
+    fn is_alive(&mut self) -> bool {
+        let trusted = self.kept().used.elapsed() < TRUSTED_IDLE;
+        !self.connection.is_closed() && (trusted || self.connection.is_valid(CONNECT_TIMEOUT).is_ok())
     }
 
-    /// An empty round trip.
-    pub fn ping(&mut self) -> Result<(), postgres::Error> {
-        self.connection.is_valid(CONNECT_TIMEOUT)?;
-        self.used = Instant::now();
-        Ok(())
+    fn kept(&mut self) -> &mut Kept {
+        let extensions = r2d2::PooledConnection::extensions_mut(&mut self.connection);
+        if extensions.get::<Kept>().is_none() {
+            extensions.insert(Kept { statements: HashMap::new(), used: Instant::now() });
+        }
+        extensions.get_mut().expect("inserted above")
     }
 
     /// Runs one statement of [`super::sql`], prepared once per connection; its rows.
     pub fn query(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, postgres::Error> {
-        self.kept(sql, |connection, statement| connection.query(statement, values))
+        self.run(sql, |connection, statement| connection.query(statement, values))
     }
 
     /// The same for a statement without rows; how many rows of the table it touched.
     pub fn execute(&mut self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, postgres::Error> {
-        self.kept(sql, |connection, statement| connection.execute(statement, values))
+        self.run(sql, |connection, statement| connection.execute(statement, values))
     }
 
-    fn kept<T>(
+    fn run<T>(
         &mut self,
         sql: &'static str,
-        run: impl Fn(&mut postgres::Client, &Statement) -> Result<T, postgres::Error>,
+        execute: impl Fn(&mut postgres::Client, &Statement) -> Result<T, postgres::Error>,
     ) -> Result<T, postgres::Error> {
-        let mut known = self.kept.contains_key(sql);
+        let mut known = true;
         let result = loop {
-            let statement = match self.kept.get(sql) {
-                Some(kept) => kept.clone(),
-                None => self.connection.prepare(sql).inspect(|new| drop(self.kept.insert(sql, new.clone())))?,
+            let statement = match self.kept().statements.get(sql) {
+                Some(statement) => statement.clone(),
+                None => {
+                    known = false;
+                    let prepared = self.connection.prepare(sql)?;
+                    self.kept().statements.insert(sql, prepared.clone());
+                    prepared
+                }
             };
-            match run(&mut self.connection, &statement) {
+            match execute(&mut self.connection, &statement) {
                 // A change of the schema makes a kept statement fail once, before it did anything.
                 Err(error) if known && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
-                    self.kept.remove(sql);
-                    known = false;
+                    self.kept().statements.remove(sql);
                 }
                 result => break result,
             }
         };
-        self.used = Instant::now();
+        self.kept().used = Instant::now();
         result
     }
 
