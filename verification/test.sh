@@ -23,7 +23,7 @@ main() {
   trap 'exit 143' TERM
   setup_for_testing
   gate 'cargo fmt' cargo fmt --check
-  gate 'cargo clippy' cargo clippy --all-targets --locked -- -D warnings
+  gate 'cargo clippy' cargo clippy --quiet --all-targets --locked -- -D warnings
   gate "dependencies for Rust $rust_needed" dependencies_fit_the_compiler
   gate 'shellcheck' check_scripts
   cargo_tests
@@ -84,28 +84,39 @@ find_scripts() {
 cargo_tests() {
   local started=$SECONDS code=0 ok bad
   printf '%-40s ' 'cargo test'
-  cargo test --locked --no-fail-fast >"$scratch/output" 2>&1 || code=$?
+  run_cargo_tests >"$scratch/output" 2>&1 || code=$?
   read -r ok bad < <(count_tests "$scratch/output")
   # A test that does not compile or ends its binary is in no sum; nor is what did not run at all.
   if ((code != 0 && bad == 0 || ok + bad == 0)); then
     bad=$((bad + 1))
   fi
-  ((passed += ok, failed += bad)) || true
+  passed=$((passed + ok))
+  failed=$((failed + bad))
   say "$ok passed, $bad failed ($((SECONDS - started)) s)"
   if ((bad > 0)); then
     cat "$scratch/output"
   fi
 }
 
-# Sums up `test result: FAILED. 12 passed; 1 failed; 0 ignored; …`.
+# Built on its own and quietly, so that the output is about tests.
+run_cargo_tests() {
+  cargo test --quiet --locked --no-run && cargo test --locked --no-fail-fast
+}
+
+# Sums up `test result: FAILED. 12 passed; 1 failed; 0 ignored; …`. A test binary ends with its own; those before it are the
+# output of failed tests that ran a test binary themselves. Documentation tests come in several groups, one line each.
 count_tests() {
-  awk '/^test result: / {
+  awk 'function add() { ok += group_ok; bad += group_bad; group_ok = group_bad = 0 }
+       /^ +Running / { add(); in_documentation = 0 }
+       /^ +Doc-tests / { add(); in_documentation = 1 }
+       /^test result: / {
+         if (in_documentation) add()
          for (i = 2; i <= NF; i++) {
-           if ($i == "passed;") ok += $(i - 1)
-           if ($i == "failed;") bad += $(i - 1)
+           if ($i == "passed;") group_ok = $(i - 1)
+           if ($i == "failed;") group_bad = $(i - 1)
          }
        }
-       END { print ok + 0, bad + 0 }' "$1"
+       END { add(); print ok + 0, bad + 0 }' "$1"
 }
 
 # The first run made task[0] and task[1].

@@ -7,7 +7,7 @@ fn one_running_one_queued_the_third_refused_and_not_stored() {
     let database = Database::with_schema();
     let serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
     let mut client = serve.client();
-    for round in 0..20 {
+    for round in 0..200 {
         let gate = Gate::shut(&database, "RUNNING");
         let (first, second) = (client.submit("first"), client.submit("second"));
         let third = client.post_text("third");

@@ -190,3 +190,54 @@ fn no_leak(serve: &Serve, files: usize, crew: usize) {
         (threads(serve) <= crew + 8 && open_files(serve) <= files + 60).then_some(())
     });
 }
+
+#[test]
+fn fewer_connections_than_lanes_are_enough() {
+    let database = Database::with_schema();
+    let role = "few_connections";
+    database.run(&format!(
+        "CREATE ROLE {role} LOGIN CONNECTION LIMIT 3; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    ));
+    let dsn = database.dsn().replace("user=postgres", &format!("user={role}"));
+    let mut serve = Serve::start(&dsn, &[]).unwrap_or_else(|failed| panic!("{failed:?}"));
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = serve.client();
+            thread::spawn(move || {
+                for _ in 0..25 {
+                    let id = client.submit("Go one");
+                    client.wait_for(&id, "SUCCEEDED");
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().expect("all of them end"));
+    assert_eq!(serve.terminate(), End::Code(0));
+    database.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[test]
+fn no_connection_to_be_had_is_a_503_and_passes() {
+    let database = Database::with_schema();
+    let role = "no_connections";
+    database.run(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    ));
+    let dsn = database.dsn().replace("user=postgres", &format!("user={role}"));
+    let mut serve = Serve::start(&dsn, &[]).unwrap_or_else(|failed| panic!("{failed:?}"));
+    let id = serve.client().submit("Go one");
+    serve.client().wait_for(&id, "SUCCEEDED");
+    let said = serve.stderr().len();
+    database.run(&format!("ALTER ROLE {role} CONNECTION LIMIT 0"));
+    database.rows(&format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '{role}'"));
+    let start = Instant::now();
+    let unknown: usize = (0..3).map(|_| all_refused_in_time(&serve, &id)).sum();
+    quiet(&serve, said, start.elapsed().as_secs());
+    database.run(&format!("ALTER ROLE {role} CONNECTION LIMIT -1"));
+    works_again_in_time(&serve, &id);
+    assert!(stored(&database) <= unknown, "a submission told `none` was stored");
+    assert_eq!(serve.terminate(), End::Code(0));
+    database.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}

@@ -3,6 +3,7 @@
 mod harness;
 
 mod admission;
+mod analysers;
 mod claims;
 mod drain;
 mod life;

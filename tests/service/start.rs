@@ -129,3 +129,59 @@ fn a_port_in_use_is_told_and_ends_the_start() {
     assert_eq!(end, End::Code(1));
     assert!(said.contains(&address) && said.contains("in use"), "{said}");
 }
+
+#[test]
+fn a_recovery_that_fails_midway_is_rolled_back_and_starts_nothing() {
+    let database = Database::with_schema();
+    database.run(
+        "INSERT INTO go_tasks (id, text, status) SELECT 'task[' || n || ']', 'left', 'RUNNING' FROM generate_series(0, 9) n;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not task[5]'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON go_tasks FOR EACH ROW WHEN (OLD.id = 'task[5]') EXECUTE FUNCTION refuse()",
+    );
+    let (end, said) = Serve::start(&database.dsn(), &[]).err().expect("must not start");
+    assert_eq!(end, End::Code(1));
+    assert!(said.contains("recovery was rolled back") && said.contains("not task[5]"), "{said}");
+    assert_eq!(database.rows("SELECT status, count(*) FROM go_tasks GROUP BY 1"), "RUNNING|10");
+    database.run("DROP TRIGGER refuse ON go_tasks");
+    assert_eq!(Serve::on(&database, &[]).reported("failed"), "10");
+}
+
+#[test]
+fn recovery_leaves_leased_rows_alone() {
+    let database = Database::with_schema();
+    database.run(
+        "INSERT INTO go_tasks (id, text, status, lease_owner, lease_epoch, lease_until) VALUES
+           ('task[0]', 'live', 'RUNNING', 'other', 3, clock_timestamp() + interval '1 hour'),
+           ('task[1]', 'expired', 'RUNNING', 'other', 1, clock_timestamp() - interval '1 hour'),
+           ('task[2]', 'ours', 'RUNNING', 'serve', 1, NULL)",
+    );
+    let leased = "SELECT * FROM go_tasks WHERE id <> 'task[2]' ORDER BY id";
+    let before = database.rows(leased);
+    let serve = Serve::on(&database, &[]);
+    assert!(serve.ready.ends_with("failed=1 queued=0 next=3"), "{}", serve.ready);
+    assert_eq!(database.rows(leased), before);
+    assert_eq!(database.task("task[2]"), "FAILED|0|0|0");
+}
+
+#[test]
+fn killed_and_restarted_fifteen_times_each_start_finds_its_way() {
+    for _ in 0..15 {
+        let database = Database::with_schema();
+        let mut serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
+        let mut client = serve.client();
+        let gate = Gate::shut(&database, "SUCCEEDED");
+        client.submit("dies running");
+        gate.reached();
+        client.submit("waits on");
+        serve.kill();
+        let begun = std::time::Instant::now();
+        let serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(serve.ready.ends_with("failed=1 queued=1 next=2"), "{}", serve.ready);
+        gate.open();
+        let mut client = serve.client();
+        assert_eq!(client.task("task[0]")["status"], "FAILED");
+        client.wait_for("task[1]", "SUCCEEDED");
+        assert_eq!(client.submit("next"), "task[2]");
+    }
+}

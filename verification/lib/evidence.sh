@@ -198,8 +198,8 @@ record_circumstances() {
   (cd "$repository" && source_files | xargs -0 sha256sum --) >"$evidence/SOURCES.SHA256SUMS"
   {
     say "experiment  ${0##*/} $*"
-    say "commit      $(git -C "$repository" rev-parse HEAD 2>/dev/null || say 'none: an unpacked package')"
-    say "changed     $(git -C "$repository" status --short 2>/dev/null | tr '\n' ';')"
+    say "commit      $(git_here rev-parse HEAD 2>/dev/null || say 'none: an unpacked package')"
+    say "changed     $(git_here status --short 2>/dev/null | tr '\n' ';')"
     say "system      $(uname -srm), $(nproc) processors"
     say "compiler    $(rustc --version)"
     say "psql        $(psql --version)"
@@ -208,11 +208,14 @@ record_circumstances() {
   } >"$evidence/circumstances.txt"
 }
 
+# Root may well check a tree that belongs to somebody else.
+git_here() { git -c safe.directory='*' -C "$repository" "$@"; }
+
 # NUL-separated: what git tracks; in an unpacked package, what its list of sums names.
 source_files() {
   if [[ -e $repository/.git ]]; then
     # A file that is deleted in the working tree has no sum.
-    git ls-files -z | while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done
+    git_here ls-files -z | while IFS= read -r -d '' file; do [[ ! -f $file ]] || printf '%s\0' "$file"; done
   else
     sed 's/^[0-9a-f]*  //' SHA256SUMS | tr '\n' '\0'
   fi

@@ -29,6 +29,7 @@ setup_for_running() {
   need_command curl curl
   need_command jq jq
   install_missing
+  use_rust || fail "Rust $rust_needed or newer is still not found after the installation: get it from https://rustup.rs, then run this again."
 }
 
 # What test.sh needs: the same, and the checkers.

@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod database;
 pub mod http;
+pub mod inside;
 pub mod proxy;
 pub mod serve;
 

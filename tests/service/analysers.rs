@@ -1,0 +1,124 @@
+//! Analysers that are held, that fail oddly, that panic; and cancels while they run.
+
+use std::thread;
+
+use taskstats::service::Service;
+use taskstats::store::Cancelled;
+use taskstats::task::{Analyser, Analysis, CountAnalyser, Counts, Stop, TaskId};
+
+use crate::harness::inside::{Held, Inside};
+use crate::harness::{Database, until};
+
+const TWO_WORDS: Analysis = Analysis::Counted(Counts { words: 2, bytes: 6, runes: 6 });
+
+fn ended(service: &Service, id: &TaskId) -> String {
+    until(&format!("{id} ends"), || {
+        let row = service.look_up(id).expect("an answer").expect("a row");
+        (row.finished_at.is_some()).then_some(row.status)
+    })
+}
+
+#[test]
+fn a_running_task_is_cancelled_only_when_its_analyser_has_stopped() {
+    let database = Database::with_schema();
+    // The analyser stops early, ends as if nothing had been asked, or fails: the cancel holds all the same.
+    for result in [Analysis::Stopped, TWO_WORDS, Analysis::Failed("too late to matter".into())] {
+        let (held, holder) = Held::pair();
+        let inside = Inside::on(&database, held, 1);
+        let id = inside.service.submit("Go one".into()).expect("accepted").id;
+        let stop = holder.begun.recv().expect("it begins");
+        assert!(!stop.requested());
+        assert_eq!(inside.service.cancel(&id), Ok(Cancelled::Requested));
+        assert!(stop.requested(), "the analyser is told");
+        let row = format!("SELECT status, cancel_requested, words FROM go_tasks WHERE id = '{id}'");
+        assert_eq!(database.rows(&row), "RUNNING|true|0");
+        assert_eq!(inside.service.cancel(&id), Ok(Cancelled::Requested), "asking twice is no error");
+        holder.results.send(result).expect("the analyser waits");
+        assert_eq!(ended(&inside.service, &id), "CANCELED");
+        let row = format!(
+            "SELECT status, words, bytes, runes, failure_reason IS NULL AS none FROM go_tasks WHERE id = '{id}'"
+        );
+        assert_eq!(database.rows(&row), "CANCELED|0|0|0|true");
+        assert_eq!(inside.service.cancel(&id), Ok(Cancelled::TooLate));
+    }
+}
+
+/// Does what its text says.
+struct Odd;
+
+impl Analyser for Odd {
+    fn analyse(&self, text: &str, _stop: &Stop) -> Analysis {
+        match text {
+            "panic" => panic!("odd\0 text"),
+            "nul" => Analysis::Failed("a\0b".into()),
+            "long" => Analysis::Failed("é".repeat(1 << 19)),
+            _ => TWO_WORDS,
+        }
+    }
+}
+
+#[test]
+fn odd_failures_are_stored_and_cost_no_worker() {
+    let database = Database::with_schema();
+    let inside = Inside::on(&database, Odd, 1);
+    for (text, reason) in [("panic", "analyser panicked: odd\u{fffd} text"), ("nul", "a\u{fffd}b")] {
+        let id = inside.service.submit(text.into()).expect("accepted").id;
+        assert_eq!(ended(&inside.service, &id), "FAILED");
+        let row = inside.service.look_up(&id).expect("an answer").expect("a row");
+        assert_eq!((row.failure_reason.as_deref(), row.counts), (Some(reason), Counts::default()));
+    }
+    let id = inside.service.submit("long".into()).expect("accepted").id;
+    assert_eq!(ended(&inside.service, &id), "FAILED");
+    let kept = format!("SELECT length(failure_reason) FROM go_tasks WHERE id = '{id}'");
+    assert_eq!(database.rows(&kept), "512");
+    let id = inside.service.submit("fine".into()).expect("accepted").id;
+    assert_eq!(ended(&inside.service, &id), "SUCCEEDED");
+}
+
+#[test]
+fn ten_thousand_cancels_at_random_moments_are_never_lost() {
+    const CLIENTS: u64 = 16;
+    const EACH: u64 = 625;
+    let database = Database::with_schema();
+    let inside = Inside::on(&database, CountAnalyser::default(), 8);
+    let service = &inside.service;
+    let told: Vec<(TaskId, Cancelled)> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                scope.spawn(move || {
+                    let mut random = client + 1;
+                    (0..EACH)
+                        .map(|_| {
+                            let id = service.submit("Go one".into()).expect("16 clients fit into 64 places").id;
+                            // xorshift: a delay from nothing to about the time that a task takes.
+                            random ^= random << 13;
+                            random ^= random >> 7;
+                            random ^= random << 17;
+                            thread::sleep(std::time::Duration::from_micros(random % 6_000));
+                            let cancelled = service.cancel(&id).expect("an answer");
+                            ended(service, &id);
+                            (id, cancelled)
+                        })
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect()
+    });
+    let mut counts = [0; 3];
+    for (id, cancelled) in &told {
+        let (slot, expected) = match cancelled {
+            Cancelled::Canceled => (0, "CANCELED"),
+            Cancelled::Requested => (1, "CANCELED"),
+            Cancelled::TooLate => (2, "SUCCEEDED"),
+            Cancelled::Unknown => panic!("{id} vanished"),
+        };
+        counts[slot] += 1;
+        let row = service.look_up(id).expect("an answer").expect("a row");
+        assert_eq!(row.status, expected, "{id} was told {cancelled:?}");
+    }
+    println!("canceled, requested, too late: {counts:?}");
+    assert!(counts.iter().all(|&count| count > 0), "the moments must cover a task's whole life: {counts:?}");
+    let zeros = "SELECT count(*) FROM go_tasks WHERE status = 'CANCELED' AND words + bytes + runes > 0";
+    assert_eq!(database.rows(zeros), "0");
+}

@@ -1,0 +1,289 @@
+# shellcheck shell=bash
+# How an experiment runs, judges, and proves that it can fail. Source it; set `title` and `rows`, define row_N for each row
+# and `faults`, then call run_experiment.
+#
+# Each row runs in a subshell of its own: whatever ends it early ends one row, and its service with it. `last_row`, if set, runs
+# whichever rows were chosen: it closes the books.
+
+# shellcheck source-path=SCRIPTDIR source=setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source-path=SCRIPTDIR source=gate.sh
+source "$(dirname "${BASH_SOURCE[0]}")/gate.sh"
+
+usage="usage: ${0##*/} [FLAGS]
+
+  --quick           few repeats
+  --repeats N       so many
+  --rows N,N        only these
+  --evidence DIR    where the evidence goes (evidence/ of the repository)
+  --sabotage FAULT  break what FAULT names, or the expectation with that number: the experiment must notice and exit 1
+  --sabotage all    each fault in a run of its own, and each expectation; exit 1 if one goes unnoticed
+  --faults          the names of the faults
+
+Environment: CARGO_TARGET_DIR. Exit code: 0 all verdicts are ok, 1 one is not, 2 usage."
+
+experiment=
+data=
+sabotage=
+quick=
+repeats=
+last_row=
+row_pid=
+cluster_runs=
+
+# run_experiment NAME FULL_REPEATS QUICK_REPEATS ARGUMENT...
+run_experiment() {
+  experiment=$1
+  evidence=$repository/evidence/$1
+  read_flags "${@:4}"
+  repeats=${repeats:-$([[ -n $quick ]] && say "$3" || say "$2")}
+  # Flags have twins in the environment; only where PostgreSQL is may come from outside.
+  local name
+  for name in "${!TASKSTATS_@}"; do
+    [[ $name == TASKSTATS_PG_BIN ]] || unset "$name"
+  done
+  if [[ $sabotage == all ]]; then
+    sabotage_all
+  else
+    run_rows "${@:4}"
+  fi
+}
+
+read_flags() {
+  while (($#)); do
+    case $1 in
+      --quick) quick=yes ;;
+      --repeats) repeats=${2?} && shift ;;
+      --rows) IFS=, read -r -a rows <<<"${2?}" && shift ;;
+      --evidence) evidence=$(realpath --canonicalize-missing -- "${2?}") && shift ;;
+      --sabotage) sabotage=${2?} && shift ;;
+      --faults) printf '%s\n' "${faults[@]}" && exit ;;
+      --help | -h) say "$usage" && exit ;;
+      *) say "${0##*/}: unknown flag $1; see --help" >&2 && exit 2 ;;
+    esac
+    shift
+  done
+}
+
+# ------------------------------------------------------------------ one run
+
+run_rows() {
+  scratch=$(mktemp --directory --tmpdir "taskstats-$experiment.XXXXXX")
+  # Run by root, PostgreSQL runs as somebody else, who has to get to the data directory in it.
+  chmod 711 "$scratch"
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  prepare_evidence
+  setup_for_running
+  gated=$(dirname "$taskstats")/examples/gated
+  (cd "$repository" && quietly cargo build --release --locked --bin taskstats --example gated)
+  row=begin
+  start_cluster
+  record_circumstances "$@"
+  say "$title"
+  local current
+  for current in "${rows[@]}" ${last_row:+"$last_row"}; do run_row "$current"; done
+  row=end step_number=0
+  stop_everything
+  print_verdicts
+  sum_evidence
+  ! grep -q $'\tFAIL\t' "$evidence/verdicts.tsv"
+}
+
+# Only what an earlier run left there is removed.
+prepare_evidence() {
+  if [[ -e $evidence ]]; then
+    [[ -e $evidence/verdicts.tsv ]] || fail "$evidence exists and holds no evidence: remove it or choose --evidence"
+    rm -r "$evidence"
+  fi
+  mkdir -p "$evidence"
+  : >"$evidence/verdicts.tsv"
+  : >"$scratch/ledger"
+  : >"$scratch/pids"
+}
+
+# A cluster that this run alone uses, and in it a database.
+start_cluster() {
+  data=$scratch/data
+  cluster_runs=yes
+  run db-start "$taskstats" db start --data "$data"
+  ((exit_code == 0)) || fail "no cluster: $(<"$step.stderr")"
+  cluster_url=$(<"$step.stdout")
+  database_url=$cluster_url
+}
+
+# use_database NAME: a new one, for what comes after.
+use_database() {
+  database_url=$cluster_url
+  db "create-$1" "CREATE DATABASE $1"
+  database_url=${cluster_url%/*}/$1
+}
+
+run_row() {
+  local code=0
+  # In the background, because a signal only gets to a shell that waits.
+  (
+    trap end_row EXIT
+    trap 'exit 143' TERM
+    set -E
+    trap 'say "row $row ended at ${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND" >&2' ERR
+    row=$1 step_number=0
+    "row_$1"
+  ) &
+  row_pid=$!
+  wait "$row_pid" || code=$?
+  row_pid=
+  if ((code != 0)); then
+    row=$1
+    verdict "$1.0" FAIL 'the row runs to its end' 'exit code 0' "exit code $code"
+  fi
+}
+
+end_row() {
+  local code=$?
+  set +e
+  if [[ -n $service_pid ]]; then
+    kill -KILL "$service_pid"
+    wait "$service_pid"
+  fi 2>/dev/null
+  if [[ -n ${session_PID-} ]]; then
+    close_session
+  fi
+  if ((code != 0)); then
+    remove_all_triggers
+  fi
+}
+
+# The last step of an experiment is that nothing of it is left.
+stop_everything() {
+  local server pid alive=
+  server=$(head -n 1 "$data/cluster/postmaster.pid")
+  run db-stop "$taskstats" db stop --data "$data"
+  cluster_runs=
+  for pid in "$server" $(<"$scratch/pids"); do
+    if kill -0 "$pid" 2>/dev/null; then alive+=" $pid"; fi
+  done
+  expect end.1 'no process of this experiment is left' 'db stop 0, alive:' "db stop $exit_code, alive:$alive"
+}
+
+clean_up() {
+  set +e
+  if [[ -n $row_pid ]]; then
+    kill -TERM "$row_pid" 2>/dev/null
+    wait "$row_pid"
+  fi
+  if [[ -n $cluster_runs ]]; then
+    "$taskstats" db stop --data "$data"
+  fi
+  rm -rf "$scratch"
+}
+
+# ------------------------------------------------------------------ verdicts
+
+# verdict NUMBER ok|FAIL WHAT EXPECTED SEEN
+verdict() {
+  local fields=("${@//[$'\t\n']/ }")
+  (IFS=$'\t' && printf '%s\n' "${fields[*]}") >>"$evidence/verdicts.tsv"
+  if [[ $2 == FAIL ]]; then
+    printf '%s  FAIL  %s\n  expected  %s\n  seen      %s\n' "$1" "$3" "$4" "$5"
+  fi
+}
+
+# expect NUMBER WHAT EXPECTED SEEN: they are equal. The number is the row's and the assertion's; a repeated assertion
+# keeps its number.
+expect() {
+  local expected=$3
+  if expectation_is_sabotaged "$1"; then expected="anything but $3"; fi
+  if [[ $4 == "$expected" ]]; then verdict "$1" ok "$2" "$expected" "$4"; else verdict "$1" FAIL "$2" "$expected" "$4"; fi
+}
+
+# expect_from NUMBER WHAT LEAST MOST SEEN: a whole number from LEAST to MOST.
+expect_from() {
+  local least=$3
+  if expectation_is_sabotaged "$1"; then least=$(($4 + 1)); fi
+  local result=FAIL
+  if [[ $5 =~ ^[0-9]+$ ]] && (($5 >= least && $5 <= $4)); then result=ok; fi
+  verdict "$1" "$result" "$2" "$least to $4" "$5"
+}
+
+# await NUMBER WHAT COMMAND...: it succeeds within $patience; if not, the row ends here.
+await() {
+  local came=yes
+  wait_until "$patience" "${@:3}" || came=no
+  expect "$1" "$2" yes "$came"
+  [[ $came == yes ]] || exit 1
+}
+
+# One line per assertion, in the order of numbers, those of repeats together.
+print_verdicts() {
+  sort -t $'\t' -k 1,1V -s "$evidence/verdicts.tsv" | awk -F '\t' '
+    $1 != id { show(); id = $1; what = $3; seen = $5; ok = all = 0 }
+    { all++; if ($2 == "ok") ok++; else seen = "" }
+    END { show() }
+    function show(times) {
+      if (id == "") return
+      times = all > 1 ? ok " of " all : ""
+      printf "%-6s %-4s %-11s %s\n", id, ok == all ? "ok" : "FAIL", times, what
+      failed += ok < all; count++
+    }
+    END { printf "%d assertions, %d failed\n", count, failed }' | tee "$evidence/verdicts.txt"
+}
+
+# ------------------------------------------------------------------ sabotage
+
+# sabotaged FAULT: whether this run is to be broken there.
+sabotaged() { [[ $sabotage == "$1" ]]; }
+
+expectation_is_sabotaged() { [[ $sabotage == "$1" || $sabotage == expectations ]]; }
+
+# Proves that the experiment can fail. A clean run tells which assertions there are; then each must fail when its
+# expectation is wrong, one alone must be enough, and each fault of the system must be noticed.
+sabotage_all() {
+  sabotage_evidence=$evidence-sabotage
+  # Where something cannot come, it is not waited for as long as where it must.
+  export EXPERIMENT_PATIENCE=${EXPERIMENT_PATIENCE:-6}
+  local unnoticed=0 fault
+  say "$title: sabotage"
+  sabotaged_run clean --quick || fail "not even the undisturbed run is clean; see $sabotage_evidence/clean"
+  compare_sabotage expectations || ((unnoticed += 1))
+  fault=$(numbers_with clean ok | head -n 1)
+  compare_sabotage "$fault" || ((unnoticed += 1))
+  for fault in "${faults[@]}"; do
+    notice_fault "${fault%% *}" "${fault#* }" || ((unnoticed += 1))
+  done
+  say "$((${#faults[@]} + 2)) sabotages, $unnoticed NOT DETECTED"
+  ((unnoticed == 0))
+}
+
+# sabotaged_run NAME FLAG...: its exit code; its evidence is kept apart.
+sabotaged_run() {
+  mkdir -p "$sabotage_evidence"
+  "$0" --evidence "$sabotage_evidence/$1" "${@:2}" >"$sabotage_evidence/$1.txt" 2>&1
+}
+
+# numbers_with NAME ok|FAIL: assertions of a run.
+numbers_with() { awk -F '\t' -v verdict="$2" '$2 == verdict { print $1 }' "$sabotage_evidence/$1/verdicts.tsv" | sort -Vu; }
+
+# compare_sabotage expectations|NUMBER: with wrong expectations exactly the assertions fail that have them.
+compare_sabotage() {
+  local code=0 wanted failed
+  sabotaged_run "$1" --quick --sabotage "$1" || code=$?
+  wanted=$([[ $1 == expectations ]] && numbers_with clean ok || say "$1")
+  failed=$(numbers_with "$1" FAIL)
+  report_sabotage "$1" "$([[ $code == 1 && $failed == "$wanted" ]] && say yes)" \
+    "$(wc -l <<<"$failed") of $(wc -l <<<"$wanted") wrong expectations fail, and nothing else, exit code $code"
+}
+
+# notice_fault NAME WHAT: the run of its row says FAIL.
+notice_fault() {
+  local code=0 failed row_flags=(--rows "${1%%.*}")
+  sabotaged_run "$1" --quick "${row_flags[@]}" --sabotage "$1" || code=$?
+  failed=$(numbers_with "$1" FAIL | tr '\n' ' ')
+  report_sabotage "$1" "$([[ $code == 1 && -n $failed ]] && say yes)" "$2 → FAIL in ${failed:-none}, exit code $code"
+}
+
+report_sabotage() {
+  printf '%-24s %-13s %s\n' "$1" "$([[ -n $2 ]] && say detected || say 'NOT DETECTED')" "$3"
+  [[ -n $2 ]]
+}
