@@ -81,7 +81,10 @@ fn open_store(config: &ServeConfig) -> Result<Store, Failure> {
 
 fn take_instance(store: &Store) -> Result<InstanceLock, Failure> {
     match store.lock_instance().map_err(|error| database_failure("instance lock", &error))? {
-        Relock::Held(lock) => Ok(*lock),
+        Relock::Held(mut lock) => {
+            lock.prove().map_err(|error| database_failure("instance lock", &error))?;
+            Ok(*lock)
+        }
         Relock::OursStill => Err(another_instance("an earlier session of ours")),
         Relock::Another(holder) => Err(another_instance(&holder)),
     }

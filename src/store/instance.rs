@@ -37,8 +37,16 @@ impl InstanceLock {
     /// The connection is gone or unusable; the lock is free for others. May block in a silent backend, which still holds
     /// the lock.
     pub fn prove(&mut self) -> Result<Proof, StoreError> {
-        let rows = self.session.query(sql::WRITABLE, &[]).map_err(|error| StoreError::of_statement(&error))?;
-        Ok(if rows[0].get(0) { Proof::Writable } else { Proof::ReadOnly })
+        let rows = self.session.query(sql::PROVE, &[]).map_err(|error| StoreError::of_statement(&error))?;
+        let (writable, identity): (bool, String) = (rows[0].get(0), rows[0].get(1));
+        if identity != self.identity {
+            return Err(StoreError::Refused(format!(
+                "one connection is served by changing sessions ({}, now {identity}), as by a pooler in transaction mode; \
+                 the instance lock needs a session of its own: connect directly, or in session mode",
+                self.identity
+            )));
+        }
+        Ok(if writable { Proof::Writable } else { Proof::ReadOnly })
     }
 }
 

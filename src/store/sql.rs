@@ -122,6 +122,7 @@ pub const TRY_INSTANCE_LOCK: &str = "
                AND classid = x'7461736b'::int::oid AND objid = 'go_tasks'::regclass AND objsubid = 1
                AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
-/// Whether the server takes writes.
-pub const WRITABLE: &str = "
-    SELECT current_setting('transaction_read_only') = 'off'";
+/// Whether the server takes writes, and which of its sessions this is.
+pub const PROVE: &str = "
+    SELECT current_setting('transaction_read_only') = 'off',
+           (SELECT 'pid ' || pid || ' since ' || backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())";
