@@ -144,7 +144,7 @@ impl ClusterError {
     }
 
     /// An operation on a path that the system refused. `what` is a verb: "cannot {what} {path}: {error}".
-    fn io<'a>(what: &'a str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self + 'a {
+    fn io(what: &str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| {
             let advice = match error.kind() {

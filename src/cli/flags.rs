@@ -75,12 +75,10 @@ impl Flags {
 
 /// Usage and one line per flag.
 fn print_help(usage: &str, known: &[Flag]) {
-    let flags: String = known
-        .iter()
-        .map(|flag| format!("  {:<26} {}\n", format!("--{} {}", flag.name, flag.value), flag.help))
-        .collect();
+    let line = |flag: &Flag| format!("  {:<26} {}", format!("--{} {}", flag.name, flag.value), flag.help);
+    let flags = known.iter().map(line).collect::<Vec<_>>().join("\n");
     let twins = "Each flag has a twin in the environment: --db-timeout is TASKSTATS_DB_TIMEOUT. The flag wins.";
-    super::say(&format!("{usage}\n\n{flags}\n{twins}"));
+    super::say(&format!("{usage}\n\n{flags}\n\n{twins}"));
 }
 
 /// A DSN may hold a password, which must not get into logs.

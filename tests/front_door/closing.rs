@@ -85,7 +85,7 @@ fn count(what: &str) -> usize {
 
 /// The directories of internal sockets this process has.
 fn socket_dirs() -> Vec<PathBuf> {
-    let name = format!("taskstats-{}-", std::process::id());
+    let name = format!("taskstats-http-{}-", std::process::id());
     let places = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter().chain([env::temp_dir()]);
     let entries = places.flat_map(|place| fs::read_dir(place).into_iter().flatten()).flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).map(|entry| entry.path()).collect()

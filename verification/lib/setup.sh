@@ -171,6 +171,8 @@ refresh_package_lists() {
 
 # A machine that has just booted may be updating itself: wait for the lock. Nothing may ask, nothing may restart services.
 apt_get() {
+  ((EUID == 0)) || command -v sudo >/dev/null ||
+    fail 'only root may install packages: install sudo, or run this once as root.'
   quietly as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
     apt-get -o DPkg::Lock::Timeout=300 --yes --quiet "$@"
 }
@@ -179,7 +181,6 @@ as_root() {
   if ((EUID == 0)); then
     "$@"
   else
-    command -v sudo >/dev/null || fail "needs root to install packages: install sudo or run this as root once."
     sudo "$@"
   fi
 }
