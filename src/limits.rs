@@ -108,18 +108,32 @@ pub const QUEUE_SLOTS: usize = 256;
 pub const PERMIT_GRACE: Duration = Duration::from_millis(25);
 /// First and longest pause between two tries of a write that must get through (chapter 39).
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
-/// The feeder looks this often for QUEUED rows that nobody holds.
-pub const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// The feeder looks this often for rows that nobody holds: with [`FEED_AGE`] less than the second within which an idle
+/// instance learns of another's submission, and of an expired lease.
+pub const FEED_INTERVAL: Duration = Duration::from_millis(400);
 /// Rows in one look of the feeder: far more than permits, so that a backlog costs few looks.
 pub const FEED_ROWS: i64 = 1024;
 /// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
-pub const FEED_AGE: Duration = Duration::from_secs(1);
+pub const FEED_AGE: Duration = Duration::from_millis(400);
 /// Bytes of a failure reason kept in the row; the rest is cut.
 pub const REASON_BYTES: usize = 1024;
 /// Default of `--drain-timeout`: how long SIGTERM waits for work in hand.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a shutdown waits for requests in hand to be answered.
 pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+// ------------------------------------------------------------------ leases
+
+/// Shortest `serve --lease`: a renewal at a third of it must survive a busy machine.
+pub const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+/// Leases are renewed each time this part of them has passed: two more tries fit before they expire.
+pub const RENEWALS_PER_LEASE: u32 = 3;
+/// A cancel of our task that came through another instance is noticed within this.
+pub const CANCEL_LOOK: Duration = Duration::from_secs(1);
+/// Default of `--max-attempts`: a task that kills its owner must not kill every owner there is.
+pub const LEASE_ATTEMPTS: i64 = 5;
+/// Candidates in one look of `lease run`.
+pub const LEASE_LOOK: i64 = 16;
 
 // ------------------------------------------------------------------ one instance
 

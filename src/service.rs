@@ -9,6 +9,7 @@ pub mod feeder;
 pub mod held;
 pub mod keeper;
 pub mod pace;
+pub mod renewer;
 pub mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +20,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::limits::WORKER_STACK;
-use crate::store::{Cancelled, InstanceLock, Store, StoreError, TaskRow};
+use crate::store::{Cancelled, InstanceLock, Lease, Store, StoreError, TaskRow};
 use crate::task::{Analyser, TaskId};
 use crate::{lock, log};
 use admission::Admission;
 use drain::Drain;
-use held::Held;
+use held::{Held, Hold};
 use keeper::Claiming;
 use pace::Pace;
-use worker::{Job, Worker};
+use worker::Worker;
 
 /// How much a service does at once.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +39,18 @@ pub struct ServiceConfig {
     pub queue: usize,
 }
 
+/// What gives a service the right to work on the database's tasks.
+pub enum Tenure {
+    /// It is the only instance, for as long as it has the lock.
+    Sole(Box<InstanceLock>),
+    /// It is one of several: each task has a lease.
+    Leased(Lease),
+}
+
 /// A running service. [`Service::drain`] ends it.
 pub struct Service {
     shared: Arc<Shared>,
-    jobs: Mutex<Option<Sender<Job>>>,
+    jobs: Mutex<Option<Sender<Hold>>>,
     workers: usize,
     worker_ends: Receiver<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -55,6 +64,8 @@ pub(crate) struct Shared {
     pub drain: Drain,
     pub claiming: Claiming,
     pub pace: Pace,
+    /// Whether claims expire unless they are renewed.
+    pub leased: bool,
     /// Tasks RUNNING in the database on our account.
     pub running: AtomicUsize,
     events: Sender<Event>,
@@ -102,7 +113,7 @@ impl Service {
     pub fn start(
         store: Arc<Store>,
         analyser: Arc<dyn Analyser>,
-        instance: InstanceLock,
+        tenure: Tenure,
         config: ServiceConfig,
         events: Sender<Event>,
     ) -> std::io::Result<Service> {
@@ -114,6 +125,7 @@ impl Service {
             drain: Drain::new(),
             claiming: Claiming::new(),
             pace: Pace::default(),
+            leased: matches!(tenure, Tenure::Leased(_)),
             running: AtomicUsize::new(0),
             events,
         });
@@ -131,7 +143,14 @@ impl Service {
         let feeder = (shared.clone(), sender.clone());
         threads.push(spawn("feeder", move || feeder::run(&feeder.0, &feeder.1))?);
         let keeper = shared.clone();
-        threads.push(spawn("keeper", move || keeper::run(&keeper, instance))?);
+        match tenure {
+            Tenure::Sole(instance) => threads.push(spawn("keeper", move || keeper::run(&keeper, *instance))?),
+            Tenure::Leased(lease) => {
+                threads.push(spawn("keeper", move || keeper::watch(&keeper))?);
+                let renewer = shared.clone();
+                threads.push(spawn("renewer", move || renewer::run(&renewer, lease))?);
+            }
+        }
         Ok(Service {
             shared,
             jobs: Mutex::new(Some(sender)),
@@ -148,10 +167,11 @@ impl Service {
         let Some(permit) = self.shared.admission.admit() else { return Err(Rejected::Full(expected_wait)) };
         let id = self.shared.store.submit(text).map_err(Rejected::Store)?;
         // The feeder may have found the row first; then the task has its permit already.
-        if let Some(hold) = self.shared.held.take(&id) {
+        if let Some(hold) = self.shared.held.take(&id, permit) {
             if let Some(jobs) = &*lock(&self.jobs) {
-                // Never full: the channel has a place for every permit. In a drain the row stays QUEUED.
-                let _ = jobs.send(Job { permit, hold });
+                // Where it is full of tasks that were cancelled in it, the feeder comes back to this one. In a drain the row
+                // stays QUEUED.
+                let _ = jobs.try_send(hold);
             }
         }
         Ok(Accepted { id, position, expected_wait })
@@ -162,11 +182,15 @@ impl Service {
         self.shared.store.look_up(id)
     }
 
-    /// Cancels a queued task, or asks a running one to stop: it stays RUNNING until its analyser has stopped.
+    /// Cancels a queued task, whose place is free then, or asks a running one to stop: it stays RUNNING until its analyser has stopped.
     pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
+        // Its end may be seen before its place is free.
+        let _finishing = self.shared.admission.finishing();
         let cancelled = self.shared.store.cancel(id)?;
-        if cancelled == Cancelled::Requested {
-            self.shared.held.stop(id);
+        match cancelled {
+            Cancelled::Requested => self.shared.held.stop(id),
+            Cancelled::Canceled => self.shared.held.release(id),
+            Cancelled::TooLate | Cancelled::Unknown => {}
         }
         Ok(cancelled)
     }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod finish;
 pub mod instance;
 pub mod lane;
+pub mod lease;
 pub mod lookup;
 pub mod recovery;
 pub mod schema;
@@ -23,7 +24,8 @@ use std::time::Duration;
 pub use claim::Claimed;
 pub use error::StoreError;
 pub use finish::Finish;
-pub use instance::{InstanceLock, Relock};
+pub use instance::{InstanceLock, Proof, Relock};
+pub use lease::{Effect, Lease, LeasedTask, Renewal, Renewed};
 pub use lookup::TaskRow;
 pub use recovery::Recovery;
 
@@ -48,8 +50,8 @@ pub struct StoreConfig {
     pub timeout: Duration,
     /// The name under which tasks are claimed: see [`owner_name`].
     pub owner: String,
-    /// How long a claim holds without renewal; None: for ever (single instance).
-    pub lease: Option<Duration>,
+    /// How claims are leased; None: they hold for ever (single instance).
+    pub lease: Option<Lease>,
 }
 
 /// What a cancel did.
@@ -69,15 +71,19 @@ pub enum Cancelled {
 pub struct Store {
     pool: Pool,
     owner: String,
+    lease: Option<Lease>,
     submit: Lane<Submit>,
     claim: Lane<Claim>,
     finish: Lane<FinishBatch>,
     look_up: Lane<LookUp>,
+    /// What clients ask for one by one.
     errands: Lane<Errands>,
+    /// What the service asks on its own account; a crowd of clients must not keep a lease from being renewed.
+    upkeep: Lane<Errands>,
 }
 
 /// Lanes of a store: one per field of [`Store`].
-const LANES: usize = 5;
+const LANES: usize = 6;
 
 impl Store {
     /// Prepares lanes and a pool. Opens no connection, changes no row.
@@ -87,13 +93,17 @@ impl Store {
         let pool = Pool::new(&config.dsn, config.timeout, connections as u32);
         let patience = config.timeout + REPLY_MARGIN;
         let owner = config.owner.clone();
+        let finish =
+            FinishBatch { owner: owner.clone(), with_effect: config.lease.is_some_and(|lease| lease.effect_at_end) };
         Store {
             submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
             claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
-            finish: Lane::start(FinishBatch { owner: owner.clone() }, pool.clone(), LANE_WIDTH, patience),
+            finish: Lane::start(finish, pool.clone(), LANE_WIDTH, patience),
             look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
             errands: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
+            upkeep: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
             owner,
+            lease: config.lease,
             pool,
         }
     }
@@ -120,31 +130,45 @@ impl Store {
         within(START_TIMEOUT, &self.pool, |mut session| recovery::recover(&mut session))
     }
 
+    /// What an instance with leases does instead of recovery; no task changes: see [`recovery::join`].
+    pub fn join(&self) -> Result<Recovery, StoreError> {
+        within(START_TIMEOUT, &self.pool, |mut session| recovery::join(&mut session))
+    }
+
+    /// Asks the server whether it takes writes.
+    pub fn probe(&self) -> Result<Proof, StoreError> {
+        self.upkeep.ask(|session| Ok(Proof::of(&session.query(sql::PROVE, &[])?[0])))
+    }
+
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
         self.submit.call(text)
     }
 
-    /// Claims a task; None: it is not QUEUED.
+    /// Claims a task; None: it is neither QUEUED nor to be taken over.
     pub fn claim(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
         self.claim.call(id.clone())
     }
 
-    /// Reads back a claim that was not answered: what we hold, if the row is ours.
-    pub fn claimed_by_us(&self, row: &TaskRow) -> Result<Option<Claimed>, StoreError> {
-        if row.status != Status::Running.as_str() || row.lease_owner.as_deref() != Some(&self.owner) {
-            return Ok(None);
-        }
-        let (id, epoch) = (row.id.clone(), row.lease_epoch);
+    /// Reads back a claim that was not answered: what we hold, if it made the row ours.
+    pub fn claimed_by_us(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
+        let (id, owner) = (id.clone(), self.owner.clone());
         self.errands.ask(move |session| {
-            let rows = session.query(sql::TEXT_OF, &[&id.as_str()])?;
-            Ok(rows.first().map(|row| Claimed { text: row.get(0), epoch }))
+            let rows = session.query(sql::CLAIMED, &[&id.as_str(), &owner])?;
+            Ok(rows.first().map(|row| Claimed { text: row.get("text"), epoch: row.get("lease_epoch") }))
         })
     }
 
     /// Makes a task of ours terminal; the state it got, or None: it is not ours any more (lease lost).
     pub fn finish(&self, finish: &Finish) -> Result<Option<Status>, StoreError> {
         self.finish.call(finish.clone())
+    }
+
+    /// Reads back a finish that was not answered: whether it made the row what it is.
+    pub fn finished_by_us(&self, finish: &Finish) -> Result<bool, StoreError> {
+        let terminal = |row: &TaskRow| Status::parse(&row.status).is_some_and(Status::is_terminal);
+        let ours = |row: &TaskRow| row.lease_owner.as_ref() == Some(&self.owner) && row.lease_epoch == finish.epoch;
+        Ok(self.look_up(&finish.id)?.is_some_and(|row| terminal(&row) && ours(&row)))
     }
 
     /// Fails a task that could not be claimed; false: it is not QUEUED any more.
@@ -176,10 +200,54 @@ impl Store {
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be
     /// about to hand them on.
     pub fn queued_after(&self, after: i64, limit: i64) -> Result<Vec<(TaskId, i64)>, StoreError> {
-        self.errands.ask(move |session| {
+        self.upkeep.ask(move |session| {
             let rows = session.query(sql::QUEUED_AFTER, &[&after, &limit, &(FEED_AGE.as_millis() as i64)])?;
             Ok(rows.iter().map(|row| (TaskId::new(row.get::<_, String>(0)), row.get(1))).collect())
         })
+    }
+
+    /// Up to `limit` QUEUED tasks, oldest number first.
+    pub fn queued(&self, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask(move |session| {
+            let rows = session.query(sql::QUEUED_AFTER, &[&-1_i64, &limit, &0_i64])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Up to `limit` tasks to be taken over; none without leases.
+    pub fn expired(&self, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+        let Some(Lease { max_attempts, .. }) = self.lease else { return Ok(Vec::new()) };
+        self.upkeep.ask(move |session| {
+            let rows = session.query(sql::EXPIRED, &[&max_attempts, &limit])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Ends the tasks whose lease expired and that no owner may run again; which, and how. None without leases.
+    pub fn settle_expired(&self) -> Result<Vec<(TaskId, Status)>, StoreError> {
+        let Some(lease) = self.lease else { return Ok(Vec::new()) };
+        self.upkeep.ask(move |session| lease::settle_expired(session, lease))
+    }
+
+    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order.
+    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>) -> Result<Vec<Renewed>, StoreError> {
+        let owner = self.owner.clone();
+        self.upkeep.ask(move |session| lease::renew(session, &owner, lease, &tasks))
+    }
+
+    /// Those of `ids` that were asked to stop.
+    pub fn cancel_requested(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask(move |session| {
+            let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
+            let rows = session.query(sql::CANCEL_REQUESTED, &[&id_column])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Records, in a transaction of its own, what we did for a task of ours (chapter E08).
+    pub fn write_effect(&self, task: &LeasedTask, words: u64) -> Result<Effect, StoreError> {
+        let (owner, task) = (self.owner.clone(), task.clone());
+        self.errands.ask(move |session| lease::write_effect(session, &owner, &task, words as i64))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The keeper of the instance lock: proves several times a second that the lock's connection lives, and so is the first to
-//! know of a lost database. While the lock is not held, nobody claims: another instance may have it.
+//! know of a lost database. While the lock is not held, nobody claims: another instance may have it. An instance with leases
+//! has no lock; its keeper only asks the database whether it is there.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -87,6 +88,17 @@ pub(super) fn run(shared: &Arc<Shared>, lock: InstanceLock) {
                 lock = None;
                 shared.claiming.set(false, Some(format!("database: {}", error)));
             }
+        }
+    }
+}
+
+/// Asks the database whether it takes writes, until the service has ended. Leases alone say who may work on what.
+pub(super) fn watch(shared: &Arc<Shared>) {
+    while !shared.drain.expired() {
+        shared.drain.pause(KEEPER_INTERVAL);
+        match shared.store.probe() {
+            Ok(proof) => shared.claiming.set(true, State::of_proof(proof)),
+            Err(error) => shared.claiming.set(false, Some(format!("database: {error}"))),
         }
     }
 }

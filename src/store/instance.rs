@@ -38,7 +38,7 @@ impl InstanceLock {
     /// the lock.
     pub fn prove(&mut self) -> Result<Proof, StoreError> {
         let rows = self.session.query(sql::PROVE, &[]).map_err(|error| StoreError::of_statement(&error))?;
-        let (writable, identity): (bool, String) = (rows[0].get(0), rows[0].get(1));
+        let identity: String = rows[0].get(1);
         if identity != self.identity {
             return Err(StoreError::Refused(format!(
                 "one connection is served by changing sessions ({}, now {identity}), as by a pooler in transaction mode; \
@@ -46,7 +46,7 @@ impl InstanceLock {
                 self.identity
             )));
         }
-        Ok(if writable { Proof::Writable } else { Proof::ReadOnly })
+        Ok(Proof::of(&rows[0]))
     }
 }
 
@@ -57,6 +57,13 @@ pub enum Proof {
     Writable,
     /// It answers, but only reads.
     ReadOnly,
+}
+
+impl Proof {
+    /// Of a row of [`sql::PROVE`].
+    pub(super) fn of(row: &postgres::Row) -> Proof {
+        if row.get(0) { Proof::Writable } else { Proof::ReadOnly }
+    }
 }
 
 /// Tries for the lock until it is had or `patience` is over; `ours` is the identity of a lock we held before.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use taskstats::service::{Event, Service, ServiceConfig};
+use taskstats::service::{Event, Service, ServiceConfig, Tenure};
 use taskstats::store::Relock;
 use taskstats::task::{Analyser, Analysis, Stop};
 
@@ -24,7 +24,7 @@ impl Inside {
         store.recover().expect("recovery");
         let (tell, events) = bounded(1);
         let size = ServiceConfig { workers, queue: 64 };
-        let service = Service::start(store, Arc::new(analyser), *instance, size, tell).expect("threads");
+        let service = Service::start(store, Arc::new(analyser), Tenure::Sole(instance), size, tell).expect("threads");
         Inside { service: Arc::new(service), _events: events }
     }
 }
