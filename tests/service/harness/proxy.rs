@@ -1,5 +1,6 @@
-//! A proxy between the service and PostgreSQL that can lose the answer to one chosen statement: the server has committed,
-//! the client never hears of it. It speaks just enough of the protocol to see which statement is executed.
+//! A proxy between the service and PostgreSQL that can cut the connection around one chosen statement: after the server
+//! has committed and before the client hears of it, or before the server hears of it. It speaks just enough of the
+//! protocol to see which statement is executed.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -19,9 +20,18 @@ pub struct Proxy {
 /// What is to be lost.
 #[derive(Default)]
 struct Plan {
-    /// Part of the SQL of the statement whose answer is lost next.
-    marker: Mutex<Option<&'static str>>,
+    /// Part of the SQL of the statement that is cut next, and where.
+    next: Mutex<Option<(&'static str, Cut)>>,
     lost: AtomicUsize,
+}
+
+/// Where a statement's connection is cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The server never hears of it.
+    Request,
+    /// The server has done it and committed, the client never hears of that.
+    Answer,
 }
 
 impl Proxy {
@@ -54,10 +64,15 @@ impl Proxy {
 
     /// Loses the answer to the next statement whose SQL contains `marker`, and its connection with it.
     pub fn lose_next(&self, marker: &'static str) {
-        *self.plan.marker.lock().expect("no panic") = Some(marker);
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Answer));
     }
 
-    /// How many answers were lost.
+    /// Loses the next such statement itself, on its way to the server.
+    pub fn lose_next_request(&self, marker: &'static str) {
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Request));
+    }
+
+    /// How many connections were cut, each at its place.
     pub fn lost(&self) -> usize {
         self.plan.lost.load(Ordering::SeqCst)
     }
@@ -70,16 +85,18 @@ impl Drop for Proxy {
 }
 
 /// Carries bytes both ways until one side ends, or an answer is to be lost.
-fn relay(client: UnixStream, server: UnixStream, plan: &Plan) {
+fn relay(client: UnixStream, server: UnixStream, plan: &Arc<Plan>) {
     let (mut from_server, mut to_client) = (server.try_clone().expect("clone"), client.try_clone().expect("clone"));
     let losing = Arc::new(Mutex::new(false));
-    let seen_by_answers = losing.clone();
+    let (seen_by_answers, plan_of_answers) = (losing.clone(), plan.clone());
     let answers = thread::spawn(move || {
         let mut chunk = [0; 16 * 1024];
         while let Ok(length @ 1..) = from_server.read(&mut chunk) {
-            // READY FOR QUERY ends an answer: only after it is the statement committed for certain.
+            // READY FOR QUERY outside a transaction: only after it is the statement committed for certain. A cut that
+            // never gets there is not counted.
             if *seen_by_answers.lock().expect("no panic") {
-                if chunk[..length].windows(5).any(|five| five == [b'Z', 0, 0, 0, 5]) {
+                if chunk[..length].windows(6).any(|six| six == [b'Z', 0, 0, 0, 5, b'I']) {
+                    plan_of_answers.lost.fetch_add(1, Ordering::SeqCst);
                     break;
                 }
             } else if to_client.write_all(&chunk[..length]).is_err() {
@@ -107,7 +124,7 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
         let kind = if starting { b'S' } else { head[0] };
         starting = false;
         let mut words = message.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-        let mut marker = plan.marker.lock().expect("no panic");
+        let mut next = plan.next.lock().expect("no panic");
         match kind {
             // PARSE: name, SQL.
             b'P' => {
@@ -119,15 +136,21 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
                 let name = words.nth(1).unwrap_or_default();
                 let is_marked =
                     |wanted: &str| statements.iter().any(|(known, sql)| *known == name && sql.contains(wanted));
-                if marker.is_some_and(is_marked) {
-                    *marker = None;
-                    *losing.lock().expect("no panic") = true;
-                    plan.lost.fetch_add(1, Ordering::SeqCst);
+                match *next {
+                    Some((marker, cut)) if is_marked(marker) => {
+                        *next = None;
+                        if cut == Cut::Request {
+                            plan.lost.fetch_add(1, Ordering::SeqCst);
+                            return Ok(());
+                        }
+                        *losing.lock().expect("no panic") = true;
+                    }
+                    _ => {}
                 }
             }
             _ => {}
         }
-        drop(marker);
+        drop(next);
         server.write_all(&head)?;
         server.write_all(&message)?;
     }
