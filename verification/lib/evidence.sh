@@ -49,10 +49,10 @@ run() {
   run_step "${@:2}"
 }
 
-# note NAME TEXT: evidence of something that is not a command.
+# note NAME TEXT: evidence of something that is not a command. No text is no line.
 note() {
   begin_step "$1"
-  say "$2" >"$step.stdout"
+  printf '%s' "$2${2:+$'\n'}" >"$step.stdout"
 }
 
 milliseconds() {

@@ -60,16 +60,53 @@ read_flags() {
   while (($#)); do
     case $1 in
       --quick) quick=yes ;;
-      --repeats) repeats=${2?} && shift ;;
-      --rows) IFS=, read -r -a rows <<<"${2?}" && shift ;;
-      --evidence) evidence=$(realpath --canonicalize-missing -- "${2?}") && shift ;;
-      --sabotage) sabotage=${2?} && shift ;;
       --faults) printf '%s\n' "${faults[@]}" && exit ;;
       --help | -h) say "$usage" && exit ;;
-      *) say "${0##*/}: unknown flag $1; see --help" >&2 && exit 2 ;;
+      --repeats | --rows | --evidence | --sabotage)
+        (($# > 1)) || misused "$1 needs a value"
+        read_value "$1" "$2" && shift
+        ;;
+      *) misused "unknown flag $1" ;;
     esac
     shift
   done
+}
+
+read_value() {
+  case $1 in
+    --repeats)
+      [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || misused "--repeats $2: not a number from 1"
+      repeats=$2
+      ;;
+    --rows) choose_rows "$2" ;;
+    --evidence) evidence=$(realpath --canonicalize-missing -- "$2") ;;
+    --sabotage)
+      # What is not there cannot be broken: a misspelt fault must not look like one that went unnoticed.
+      is_sabotage "$2" || misused "--sabotage $2: no such fault"
+      sabotage=$2
+      ;;
+  esac
+}
+
+# choose_rows N,N
+choose_rows() {
+  local chosen
+  IFS=, read -r -a chosen <<<"$1"
+  for row in "${chosen[@]}"; do
+    [[ " ${rows[*]} " == *" $row "* ]] ||
+      misused "--rows $1: the rows are ${rows[*]}${last_row:+ and, after any of these, $last_row}"
+  done
+  rows=("${chosen[@]}")
+}
+
+is_sabotage() {
+  [[ $1 == all || $1 == expectations || $1 =~ ^([0-9]+|end)\.[0-9]+$ ]] ||
+    printf '%s\n' "${faults[@]}" | awk -v name="$1" '$1 == name { found = 1 } END { exit !found }'
+}
+
+misused() {
+  say "${0##*/}: $*; see --help" >&2
+  exit 2
 }
 
 # ------------------------------------------------------------------ one run
@@ -259,7 +296,7 @@ sabotage_all() {
   sabotage_evidence=$evidence-sabotage
   # Where something cannot come, it is not waited for as long as where it must.
   export EXPERIMENT_PATIENCE=${EXPERIMENT_PATIENCE:-6}
-  local unnoticed=0 fault name what
+  local unnoticed=0 fault name what row undisturbed=
   say "$title: sabotage"
   sabotaged_run clean --quick || fail "not even the undisturbed run is clean; see $sabotage_evidence/clean"
   compare_sabotage expectations || ((unnoticed += 1))
@@ -267,7 +304,15 @@ sabotage_all() {
   compare_sabotage "$fault" || ((unnoticed += 1))
   for fault in "${faults[@]}"; do
     read -r name what <<<"$fault"
-    notice_fault "$name" "$what" || ((unnoticed += 1))
+    row=${name%%.*}
+    # The last row runs anyway, but it needs something to judge.
+    if [[ $row == "$last_row" ]]; then row=${rows[0]}; fi
+    # A row that fails when it runs alone would seem to notice anything.
+    if [[ $row != "$undisturbed" ]]; then
+      sabotaged_run "clean-$row" --quick --rows "$row" || fail "row $row fails undisturbed; see $sabotage_evidence/clean-$row"
+      undisturbed=$row
+    fi
+    notice_fault "$name" "$what" "$row" || ((unnoticed += 1))
   done
   say "$((${#faults[@]} + 2)) sabotages, $unnoticed NOT DETECTED"
   ((unnoticed == 0))
@@ -294,15 +339,12 @@ compare_sabotage() {
     "$(wc -l <<<"$wanted") wrong expectations: $(grep -c . <<<"$failed") FAIL, nothing else; exit code $code"
 }
 
-# notice_fault NAME WHAT: the run of its row says FAIL.
+# notice_fault NAME WHAT ROW: an assertion of the fault's own row says FAIL.
 notice_fault() {
-  local code=0 failed row=${1%%.*}
-  # The last row runs anyway, but it needs something to judge.
-  if [[ $row == "$last_row" ]]; then row=${rows[0]}; fi
-  sabotaged_run "$1" --quick --rows "$row" --sabotage "$1" || code=$?
+  local code=0 failed result='NOT DETECTED'
+  sabotaged_run "$1" --quick --rows "$3" --sabotage "$1" || code=$?
   failed=$(numbers_with "$1" FAIL | paste -s -d ' ')
-  local result='NOT DETECTED'
-  if [[ $code == 1 && -n $failed ]]; then result=detected; fi
+  if [[ $code == 1 && " $failed" == *" ${1%%.*}."* ]]; then result=detected; fi
   report_sabotage "$1" "$result" "$2: FAIL in ${failed:-nothing}; exit code $code"
 }
 

@@ -44,11 +44,11 @@ cancel_at_a_gate() {
   end_service 13.12
 }
 
-# Ten tasks for each repeat, and a cancel of each about when it is claimed, counted and finished. What each cancel was told
+# Fifty tasks for each repeat, and a cancel of each about when it is claimed, counted and finished. What each cancel was told
 # must be what became of its task.
 random_cancels() {
-  local count=$((repeats * 10)) first seed=$RANDOM replies=$scratch/replies
-  serve serve-random --workers 2 --queue "$count"
+  local count=$((repeats * 50)) first seed=$RANDOM replies=$scratch/replies
+  serve serve-random --workers 8 --queue "$count"
   db first-number 'SELECT last_value + is_called::int FROM go_task_numbers'
   first=$answer
   mkdir "$replies"
@@ -72,8 +72,10 @@ random_cancels() {
   expect 13.17 'told requested: the task is CANCELED' '' "$(otherwise requested CANCELED)"
   expect 13.18 'told too late: the task is SUCCEEDED' '' "$(otherwise too_late SUCCEEDED)"
   expect 13.19 'told that there is none (yet): the task is SUCCEEDED' '' "$(otherwise 404 SUCCEEDED)"
+  expect 13.20 'cancels came before, while and after a task ran' 'canceled requested too_late' \
+    "$(awk '$2 != 404 { print $2 }' "$scratch/told" | sort -u | paste -s -d ' ')"
   tell_all "$first" "$count"
-  end_service 13.20
+  end_service 13.21
 }
 
 # random_requests FIRST COUNT SEED DIRECTORY: what curl reads. Numbers are given in order, so that a cancel can be sent before
