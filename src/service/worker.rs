@@ -71,9 +71,14 @@ impl Worker {
 
     /// Claims the task; None: it is not ours to work on.
     fn claim(&self, id: &TaskId) -> Option<Claimed> {
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut answer_lost) = (Backoff::new(), false);
         while self.shared.claiming.wait(&self.shared.drain) {
             match self.shared.store.claim(id) {
+                // The claim without an answer may have arrived after the row was read back.
+                Ok(None) if answer_lost => match self.read_back(id)? {
+                    ReadBack::Ours(claimed) => return Some(claimed),
+                    ReadBack::Queued | ReadBack::Gone => return None,
+                },
                 Ok(claimed) => return claimed,
                 Err(StoreError::Refused(why)) => {
                     TROUBLE.line(format_args!("{id}: claim refused: {why}"));
@@ -88,6 +93,7 @@ impl Worker {
                 }
                 Err(StoreError::Unknown(why)) => {
                     TROUBLE.line(format_args!("{id}: claim: {why}"));
+                    answer_lost = true;
                     match self.read_back(id)? {
                         ReadBack::Ours(claimed) => return Some(claimed),
                         ReadBack::Queued => {}

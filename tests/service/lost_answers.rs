@@ -65,6 +65,21 @@ fn a_claim_that_never_arrived_is_made_again() {
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
 }
 
+#[test]
+fn a_claim_that_arrives_late_is_found_by_the_one_after_it() {
+    let database = Database::with_schema();
+    let proxy = Proxy::before(PgCluster::shared().socket_dir());
+    let serve = served(&database, &proxy);
+    for round in 0..10 {
+        // Read back, the row is still QUEUED; the claim made again finds it RUNNING, by ourselves.
+        proxy.delay_next("SET status = 'RUNNING'");
+        let id = serve.client().submit("Go one");
+        serve.client().wait_for(&id, "SUCCEEDED");
+        assert_eq!(proxy.lost(), round + 1);
+    }
+    assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
+}
+
 /// Counts how often it is asked.
 struct Counted(Arc<AtomicUsize>);
 

@@ -1,6 +1,6 @@
 //! A proxy between the service and PostgreSQL that can cut the connection around one chosen statement: after the server
-//! has committed and before the client hears of it, or before the server hears of it. It speaks just enough of the
-//! protocol to see which statement is executed.
+//! has committed and before the client hears of it, or before the server hears of it, if ever. It speaks just enough of
+//! the protocol to see which statement is executed.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -8,6 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -22,6 +23,8 @@ pub struct Proxy {
 struct Plan {
     /// Part of the SQL of the statement that is cut next, and where.
     next: Mutex<Option<(&'static str, Cut)>>,
+    /// Lets a statement with this marker go that is held back.
+    late: Mutex<Option<(&'static str, Sender<()>)>>,
     lost: AtomicUsize,
 }
 
@@ -32,6 +35,8 @@ enum Cut {
     Request,
     /// The server has done it and committed, the client never hears of that.
     Answer,
+    /// The server hears of it only after the client has given up and is about to ask again.
+    Late,
 }
 
 impl Proxy {
@@ -72,9 +77,25 @@ impl Proxy {
         *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Request));
     }
 
+    /// Cuts the client off from the next such statement, and lets it get to the server just before the one after it.
+    pub fn delay_next(&self, marker: &'static str) {
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Late));
+    }
+
     /// How many connections were cut, each at its place.
     pub fn lost(&self) -> usize {
         self.plan.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Plan {
+    /// Called before a statement like it is passed on; returns when the server is through with the late one.
+    fn let_the_late_go(&self, is_marked: impl Fn(&str) -> bool) {
+        if let Some((_, go)) = self.late.lock().expect("no panic").take_if(|(marker, _)| is_marked(marker)) {
+            let lost = self.lost.load(Ordering::SeqCst);
+            go.send(()).expect("it waits");
+            super::until("the late statement is done", || (self.lost.load(Ordering::SeqCst) > lost).then_some(()));
+        }
     }
 }
 
@@ -111,6 +132,21 @@ fn relay(client: UnixStream, server: UnixStream, plan: &Arc<Plan>) {
     answers.join().expect("no panic");
 }
 
+/// What follows a BIND, with the SYNC that ends it.
+fn rest_of_statement(client: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+    let mut rest = Vec::new();
+    loop {
+        let mut head = [0; 5];
+        client.read_exact(&mut head)?;
+        let mut message = vec![0; u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4];
+        client.read_exact(&mut message)?;
+        rest = [rest, head.to_vec(), message].concat();
+        if head[0] == b'S' {
+            return Ok(rest);
+        }
+    }
+}
+
 /// Passes the client's messages on, one by one, watching for the marked statement.
 fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing: &Mutex<bool>) -> std::io::Result<()> {
     let mut statements = HashSet::new();
@@ -136,16 +172,22 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
                 let name = words.nth(1).unwrap_or_default();
                 let is_marked =
                     |wanted: &str| statements.iter().any(|(known, sql)| *known == name && sql.contains(wanted));
-                match *next {
-                    Some((marker, cut)) if is_marked(marker) => {
-                        *next = None;
-                        if cut == Cut::Request {
-                            plan.lost.fetch_add(1, Ordering::SeqCst);
-                            return Ok(());
-                        }
-                        *losing.lock().expect("no panic") = true;
+                plan.let_the_late_go(is_marked);
+                if let Some((marker, cut)) = next.take_if(|(marker, _)| is_marked(marker)) {
+                    if cut == Cut::Request {
+                        plan.lost.fetch_add(1, Ordering::SeqCst);
+                        return Ok(());
                     }
-                    _ => {}
+                    *losing.lock().expect("no panic") = true;
+                    if cut == Cut::Late {
+                        let (go, wait) = channel();
+                        *plan.late.lock().expect("no panic") = Some((marker, go));
+                        drop(next);
+                        let rest = rest_of_statement(&mut client)?;
+                        client.shutdown(Shutdown::Both)?;
+                        let _ = wait.recv();
+                        return server.write_all(&[head, message, rest].concat());
+                    }
                 }
             }
             _ => {}
