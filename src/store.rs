@@ -120,6 +120,11 @@ impl Store {
         within(START_TIMEOUT, &self.pool, |mut session| recovery::recover(&mut session))
     }
 
+    /// Fails what another process, dead since `lock` is ours, has left RUNNING after recovery; how many tasks.
+    pub fn recover_late(&self, lock: &mut InstanceLock) -> Result<u64, StoreError> {
+        lock.recover_late(&self.owner)
+    }
+
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
         self.submit.call(text)

@@ -97,15 +97,13 @@ fn the_analyser_sees_a_task_once_whatever_is_lost() {
     let seen = Arc::new(AtomicUsize::new(0));
     let inside = Inside::at(&database.dsn_through(&proxy), Counted(seen.clone()), 2);
     let (claim, finish) = ("SET status = 'RUNNING'", "CASE WHEN task.cancel_requested");
-    let cuts: [(&str, fn(&Proxy, &'static str)); 4] = [
-        (claim, Proxy::lose_next),
-        (claim, Proxy::lose_next_request),
-        (finish, Proxy::lose_next),
-        (finish, Proxy::lose_next_request),
-    ];
     for round in 0..20 {
-        let (marker, cut) = cuts[round % cuts.len()];
-        cut(&proxy, marker);
+        match round % 4 {
+            0 => proxy.lose_next(claim),
+            1 => proxy.lose_next_request(claim),
+            2 => proxy.lose_next(finish),
+            _ => proxy.lose_next_request(finish),
+        }
         let id = inside.service.submit("Go one".into()).expect("accepted").id;
         crate::harness::until(&format!("{id} ends"), || {
             (database.task(id.as_str()) == "SUCCEEDED|2|6|6").then_some(())

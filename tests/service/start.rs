@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use crate::harness::serve::{End, run};
-use crate::harness::{Database, Gate, Serve};
+use crate::harness::{Database, Gate, Serve, until};
 
 /// From the end of one process to the readiness of the next.
 const RESTART: Duration = Duration::from_secs(5);
@@ -103,6 +103,26 @@ fn recovery_fails_what_a_killed_process_left_running_and_runs_the_rest() {
     assert!(serve.ready.ends_with("failed=0 queued=0 next=2"), "{}", serve.ready);
     assert_eq!(database.rows("SELECT * FROM go_tasks ORDER BY id"), before);
     assert_eq!(serve.client().submit("next"), "task[2]");
+}
+
+#[test]
+fn a_dead_process_s_claim_that_commits_after_the_next_start_leaves_nothing_running() {
+    for _ in 0..5 {
+        let database = Database::with_schema();
+        let mut serve = Serve::on(&database, &["--workers", "1"]);
+        let gate = Gate::shut(&database, "RUNNING");
+        let id = serve.client().submit("claimed by the dead");
+        gate.reached();
+        serve.kill();
+        // The server has not noticed yet: the claim still stands at the gate, and goes through it now.
+        let serve = Serve::on(&database, &["--workers", "1"]);
+        gate.open();
+        let mut client = serve.client();
+        until(&format!("{id} ends"), || client.task(&id).get("finished_at").is_some().then_some(()));
+        let ended = database.rows("SELECT status, words, failure_reason FROM go_tasks");
+        let by_the_dead = "FAILED|0|process exited before worker completion";
+        assert!(ended == by_the_dead || ended == "SUCCEEDED|4", "{ended}");
+    }
 }
 
 #[test]
