@@ -140,6 +140,11 @@ impl Store {
         self.upkeep.ask(|session| Ok(Proof::of(&session.query(sql::PROVE, &[])?[0])))
     }
 
+    /// Fails what another process, dead since `lock` is ours, has left RUNNING after recovery; how many tasks.
+    pub fn recover_late(&self, lock: &mut InstanceLock) -> Result<u64, StoreError> {
+        lock.recover_late(&self.owner)
+    }
+
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
         self.submit.call(text)

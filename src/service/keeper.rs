@@ -79,7 +79,10 @@ pub(super) fn run(shared: &Arc<Shared>, lock: InstanceLock) {
     while !shared.drain.expired() {
         shared.drain.pause(KEEPER_INTERVAL);
         let step = match lock.as_mut() {
-            Some(held) => held.prove().map(State::of_proof),
+            Some(held) => held.prove().map(|proof| {
+                recover_late(shared, held);
+                State::of_proof(proof)
+            }),
             None => regain(shared, &mut lock, &mut identity),
         };
         match step {
@@ -100,6 +103,16 @@ pub(super) fn watch(shared: &Arc<Shared>) {
             Ok(proof) => shared.claiming.set(true, State::of_proof(proof)),
             Err(error) => shared.claiming.set(false, Some(format!("database: {error}"))),
         }
+    }
+}
+
+/// A claim of a killed predecessor may commit after our recovery; as long as the lock is held, nobody else's is rightful.
+fn recover_late(shared: &Shared, lock: &mut InstanceLock) {
+    match shared.store.recover_late(lock) {
+        Ok(0) => {}
+        Ok(tasks) => log::line(format_args!("{tasks} tasks were claimed by a process that had exited: FAILED")),
+        // The next step comes in a moment, and proves the connection first.
+        Err(_) => {}
     }
 }
 

@@ -63,10 +63,15 @@ impl Worker {
 
     /// Claims the task; None: it is not ours to work on.
     fn claim(&self, hold: &Hold) -> Option<Claimed> {
-        let (id, mut backoff) = (hold.id(), Backoff::new());
+        let (id, mut backoff, mut answer_lost) = (hold.id(), Backoff::new(), false);
         while self.shared.claiming.wait(&self.shared.drain) {
             let asked = Instant::now();
             let claimed = match self.shared.store.claim(id) {
+                // The claim without an answer may have arrived after the row was read back.
+                Ok(None) if answer_lost => match self.read_back(id)? {
+                    ReadBack::Ours(claimed) => Some(claimed),
+                    ReadBack::Queued | ReadBack::Gone => return None,
+                },
                 Ok(claimed) => Some(claimed?),
                 Err(StoreError::Refused(why)) => {
                     TROUBLE.line(format_args!("{id}: claim refused: {why}"));
@@ -82,6 +87,7 @@ impl Worker {
                 }
                 Err(StoreError::Unknown(why)) => {
                     TROUBLE.line(format_args!("{id}: claim: {why}"));
+                    answer_lost = true;
                     match self.read_back(id)? {
                         ReadBack::Ours(claimed) => Some(claimed),
                         ReadBack::Queued => None,

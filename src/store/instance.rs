@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::StoreError;
+use super::recovery::ABANDONED;
 use super::session::Session;
 use super::sql;
 use crate::limits::KEEPER_INTERVAL;
@@ -47,6 +48,14 @@ impl InstanceLock {
             )));
         }
         Ok(Proof::of(&rows[0]))
+    }
+}
+
+impl InstanceLock {
+    /// Fails what a dead process claimed after our recovery had looked: its claim was waiting in the server when it was
+    /// killed. Says how many tasks that were. An error is no reason to give the lock up: `prove` tells of that.
+    pub(super) fn recover_late(&mut self, owner: &str) -> Result<u64, StoreError> {
+        self.session.execute(sql::RECOVER_LATE, &[&ABANDONED, &owner]).map_err(|error| StoreError::of_statement(&error))
     }
 }
 

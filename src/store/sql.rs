@@ -168,6 +168,16 @@ pub const RECOVER: &str = "
        SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $1, finished_at = clock_timestamp()
      WHERE status = 'RUNNING' AND lease_until IS NULL AND go_task_number(id) IS NOT NULL";
 
+/// recover late: the same for claims of other owners than `$2` that were committed after recovery had looked. Only in the
+/// session that holds the instance lock: it proves that those owners are dead. It waits for no row; the next time will do.
+pub const RECOVER_LATE: &str = "
+    UPDATE go_tasks
+       SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $1, finished_at = clock_timestamp()
+     WHERE id IN (SELECT id FROM go_tasks
+                   WHERE status = 'RUNNING' AND lease_until IS NULL AND lease_owner <> $2
+                     AND go_task_number(id) IS NOT NULL
+                     FOR UPDATE SKIP LOCKED)";
+
 /// The backlog: tasks that wait for a worker.
 pub const COUNT_QUEUED: &str = "
     SELECT count(*) FROM go_tasks WHERE status = 'QUEUED' AND go_task_number(id) IS NOT NULL";

@@ -83,16 +83,26 @@ fn sigterm_ends_the_retries_and_the_task_stays_queued() {
     serve.client().wait_for(&id, "SUCCEEDED");
 }
 
+/// Statements in this database that wait for a lock.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND state = 'active' AND wait_event_type = 'Lock'";
+
 #[test]
 fn of_two_claims_of_one_task_exactly_one_wins() {
     let database = Database::with_schema();
     let stores = [database.store("left"), database.store("right")];
     for round in 0..100 {
         let id = stores[0].submit(format!("text {round}")).expect("submit");
+        // Both stand before the row when it is let go: neither comes first by starting first.
+        let mut locker = database.connect();
+        let mut lock = locker.transaction().expect("begin");
+        lock.execute("SELECT FROM go_tasks WHERE id = $1 FOR UPDATE", &[&id.as_str()]).expect("lock");
         let claim = |store: &taskstats::store::Store, id: &TaskId| store.claim(id).expect("an answer").is_some();
         let wins = std::thread::scope(|scope| {
             let left = scope.spawn(|| claim(&stores[0], &id));
             let right = scope.spawn(|| claim(&stores[1], &id));
+            until("both wait for the row", || (database.rows(WAITING) == "2").then_some(()));
+            lock.rollback().expect("rollback");
             usize::from(left.join().expect("no panic")) + usize::from(right.join().expect("no panic"))
         });
         assert_eq!(wins, 1, "round {round}");

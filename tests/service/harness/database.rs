@@ -82,8 +82,13 @@ impl Database {
 
     /// A store of the test's own on this database.
     pub fn store(&self, owner: &str) -> Store {
+        Database::store_at(&self.dsn(), owner)
+    }
+
+    /// A store that `dsn` leads to.
+    pub fn store_at(dsn: &str, owner: &str) -> Store {
         Store::open(&StoreConfig {
-            dsn: self.dsn().parse().expect("our own DSN"),
+            dsn: dsn.parse().expect("our own DSN"),
             timeout: std::time::Duration::from_secs(2),
             owner: owner.into(),
             lease: None,

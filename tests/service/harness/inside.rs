@@ -19,7 +19,12 @@ pub struct Inside {
 impl Inside {
     /// Starts one on a database that has the schema.
     pub fn on(database: &Database, analyser: impl Analyser, workers: usize) -> Inside {
-        let store = Arc::new(database.store("inside"));
+        Inside::at(&database.dsn(), analyser, workers)
+    }
+
+    /// The same on the database that `dsn` leads to.
+    pub fn at(dsn: &str, analyser: impl Analyser, workers: usize) -> Inside {
+        let store = Arc::new(Database::store_at(dsn, "inside"));
         let Relock::Held(instance) = store.lock_instance().expect("an answer") else { panic!("the lock is taken") };
         store.recover().expect("recovery");
         let (tell, events) = bounded(1);
