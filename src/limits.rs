@@ -69,6 +69,11 @@ pub const PINGS_LOST: u32 = 8;
 /// Longest path of the internal socket, bytes: `sun_path` holds 108.
 pub const SOCKET_PATH_BYTES: usize = 100;
 
+/// Shortest bearer token, bytes: 32 of base64 are 192 random bits, of hex 128. Shorter ones can be guessed.
+pub const TOKEN_BYTES_MIN: usize = 32;
+/// Longest bearer token, bytes: it has to fit into a head with room for the rest.
+pub const TOKEN_BYTES_MAX: usize = 4096;
+
 /// A socket directory that nobody answers at is cleared away when it is older than this.
 pub const SWEEP_AGE: Duration = Duration::from_secs(60);
 

@@ -1,17 +1,20 @@
 //! The configuration of `taskstats serve`: read and checked before anything listens or connects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::exit::Failure;
-use super::flags::{Flag, Flags, address, duration, number};
+use super::flags::{Flag, Flags, address, duration, number, switch};
+use crate::http::token::Token;
 use crate::limits::{BODY_BYTES, DB_TIMEOUT, DRAIN_TIMEOUT, QUEUE_SLOTS, WORKERS};
 
 const USAGE: &str = "usage: taskstats serve [FLAGS]\n\nAccepts texts over HTTP and counts them.";
 
 const FLAGS: &[Flag] = &[
     Flag { name: "listen", value: "ADDR", help: "public listener (127.0.0.1:8080)" },
+    Flag { name: "token-file", value: "FILE", help: "clients of --listen must show this bearer token (none)" },
+    Flag { name: "allow-anonymous", value: "", help: "without a token, --listen may be more than loopback" },
     Flag { name: "admin", value: "ADDR", help: "health and readiness; loopback only (127.0.0.1:8081)" },
     Flag { name: "dsn", value: "DSN", help: "PostgreSQL to use (none: a private cluster in --data)" },
     Flag { name: "data", value: "DIR", help: "directory of the private cluster (./taskstats-data)" },
@@ -37,6 +40,8 @@ pub enum Database {
 pub struct ServeConfig {
     /// The public listener.
     pub listen: SocketAddr,
+    /// What its clients have to show.
+    pub token: Option<Token>,
     /// The admin listener; loopback.
     pub admin: SocketAddr,
     /// Where the database is.
@@ -62,8 +67,12 @@ impl ServeConfig {
         let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         let dsn = flags.get("dsn", dsn)?;
         let data = flags.get("data", |dir| Ok(PathBuf::from(dir)))?;
+        let token = flags.get("token-file", |file| Token::read(Path::new(file)))?;
+        let anonymous = flags.get("allow-anonymous", switch)?.unwrap_or(false);
+        let listen = flags.get("listen", |text| public_address(text, token.is_some() || anonymous))?;
         Ok(Some(ServeConfig {
-            listen: flags.get("listen", address)?.unwrap_or(loopback(8080)),
+            listen: listen.unwrap_or(loopback(8080)),
+            token,
             admin: flags.get("admin", loopback_address)?.unwrap_or(loopback(8081)),
             database: match dsn {
                 Some(dsn) => Database::Dsn(Box::new(dsn)),
@@ -91,6 +100,17 @@ fn dsn(text: &str) -> Result<postgres::Config, String> {
         return Err(format!("names no host; {expected}"));
     }
     Ok(config)
+}
+
+/// Everybody who reaches the public listener may fill the queue and read and cancel every task: beyond this host that has to
+/// be somebody who was given the token, or the wish of who starts it.
+fn public_address(text: &str, may_be_reached: bool) -> Result<SocketAddr, String> {
+    let address = address(text)?;
+    if may_be_reached || address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("is more than loopback: it needs --token-file FILE, or --allow-anonymous if everybody may use it".into())
+    }
 }
 
 /// The admin listener shows what is inside: nothing but this host may reach it.

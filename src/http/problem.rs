@@ -48,6 +48,18 @@ pub fn too_late(id: &TaskId) -> Reply {
     problem_with(409, "Conflict", format_args!("{id} has ended already"), &[("cancel", json!("too_late"))])
 }
 
+/// 401: who asks has not shown the token.
+pub fn unauthorized(detail: impl Display) -> Reply {
+    let mut reply = problem(401, "Unauthorized", detail);
+    reply.headers.push(("WWW-Authenticate", "Bearer".into()));
+    reply
+}
+
+/// 421: the request is meant for another host than this one.
+pub fn misdirected(detail: impl Display) -> Reply {
+    problem(421, "Misdirected Request", detail)
+}
+
 /// 405, with the methods that would be allowed.
 pub fn method_not_allowed(method: &str, allow: String) -> Reply {
     let mut reply = problem(405, "Method Not Allowed", format_args!("{method} is not possible here; allowed: {allow}"));

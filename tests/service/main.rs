@@ -6,6 +6,7 @@ mod admission;
 mod analysers;
 mod claims;
 mod drain;
+mod guards;
 mod life;
 mod lost_answers;
 mod lost_database;

@@ -71,5 +71,5 @@ fn the_admin_listener_tells_health_and_readiness_only() {
     assert_eq!(admin.get("/healthz").json()["status"], "ok");
     let ready = admin.get("/readyz");
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &true.into()), "{ready:?}");
-    assert_eq!(admin.post_text("x").status, 404);
+    assert_eq!(admin.get("/tasks/task[0]").status, 404);
 }

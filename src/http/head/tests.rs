@@ -166,6 +166,7 @@ fn there_is_one_host() {
 fn fields_that_mean_one_thing_come_once() {
     assert_eq!(fields("Content-Type: text/plain\r\ncontent-type: application/json"), 400);
     assert_eq!(fields("Idempotency-Key: a\r\nIdempotency-Key: a"), 400);
+    assert_eq!(fields("Authorization: Bearer a\r\nauthorization: Bearer b"), 400);
     assert_eq!(fields("Expect: 200-ok"), 417);
     accepted("GET / HTTP/1.0\r\nPrefer: wait=1\r\nPrefer: handling=strict\r\n\r\n");
 }

@@ -43,10 +43,12 @@ impl Client {
         Client { stream: BufReader::new(stream) }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its answer. The Host is `localhost` unless the headers name another.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
-        let mut request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
-        for (name, value) in headers {
+        let mut request = format!("{method} {target} HTTP/1.1\r\n");
+        let named = headers.iter().any(|(name, _)| *name == "Host");
+        let host = if named { &[][..] } else { &[("Host", "localhost")] };
+        for (name, value) in host.iter().chain(headers) {
             request += &format!("{name}: {value}\r\n");
         }
         request += &format!("Content-Length: {}\r\n\r\n", body.len());
