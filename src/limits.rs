@@ -20,6 +20,8 @@ pub const HEAD_FIELDS: usize = 64;
 pub const BODY_BYTES: usize = 1024 * 1024;
 /// Largest reply, bytes: the front door buffers one whole reply per client.
 pub const REPLY_BYTES: usize = 1024 * 1024;
+/// What is wrong, in an error reply, characters: it may name a field or a path as long as a body or a head.
+pub const DETAIL_CHARS: usize = 300;
 /// From the first byte of a head to its last: slower is an attack or a dead link. 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
 /// From the end of the head to the end of the body: 1 MiB at 35 kB/s. 408.

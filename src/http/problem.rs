@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::exchange::Reply;
+use crate::limits::DETAIL_CHARS;
 use crate::store::StoreError;
 use crate::task::TaskId;
 
@@ -22,7 +23,12 @@ pub fn problem(status: u16, title: &str, detail: impl Display) -> Reply {
 
 /// A problem with members of its own.
 fn problem_with(status: u16, title: &str, detail: impl Display, members: &[(&str, Value)]) -> Reply {
-    let mut body = json!({"type": "about:blank", "title": title, "status": status, "detail": detail.to_string()});
+    let mut detail = detail.to_string();
+    if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS) {
+        detail.truncate(end);
+        detail.push('…');
+    }
+    let mut body = json!({"type": "about:blank", "title": title, "status": status, "detail": detail});
     for (name, value) in members {
         body[*name] = value.clone();
     }

@@ -7,6 +7,7 @@ mod analysers;
 mod claims;
 mod drain;
 mod guards;
+mod leaks;
 mod life;
 mod lost_answers;
 mod lost_database;
