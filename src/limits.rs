@@ -26,6 +26,11 @@ pub const DETAIL_CHARS: usize = 300;
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
 /// From the end of the head to the end of the body: 1 MiB at 35 kB/s. 408.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// The same when over half of [`BODIES_BYTES`] are in use: a crowd of slow uploaders must not lock out everybody else.
+pub const BODY_TIME_CROWDED: Duration = Duration::from_secs(2);
+/// Room that a body of unknown speed gets at first, bytes; then as much again as has come. All connections together must
+/// not fill [`BODIES_BYTES`] by announcing bodies: this is a quarter of it.
+pub const BODY_STEP: usize = 16 * 1024;
 /// An idle keep-alive connection is closed after this.
 pub const IDLE_TIME: Duration = Duration::from_secs(60);
 /// The same when over half of the connections are in use: room for those who work.
