@@ -49,6 +49,9 @@ pub const ADMIN_CONNECTIONS: usize = 32;
 pub const FDS_PER_CONNECTION: usize = 4;
 /// File descriptors kept from clients: the database (4 a connection), refused clients, signals, logs, the listeners.
 pub const FD_RESERVE: usize = 256;
+/// Files that must be free when an internal connection is opened: its three, one for an accept() that is under way, and
+/// four for each of two connections to the database that may be opened meanwhile.
+pub const FILES_AT_HAND: usize = 12;
 /// Request bodies in flight at once, bytes, per listener: what a crowd of uploaders may cost in memory. Beyond: 503.
 pub const BODIES_BYTES: usize = 64 * 1024 * 1024;
 /// After a last answer the socket is read on for this long, so that the answer is not lost to a reset.

@@ -6,6 +6,7 @@ mod admission;
 mod analysers;
 mod claims;
 mod drain;
+mod files;
 mod guards;
 mod leaks;
 mod life;

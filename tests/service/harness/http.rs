@@ -45,6 +45,12 @@ impl Client {
 
     /// Sends a request and reads its answer. The Host is `localhost` unless the headers name another.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        self.send(method, target, headers, body);
+        self.answer(method == "HEAD")
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut request = format!("{method} {target} HTTP/1.1\r\n");
         let named = headers.iter().any(|(name, _)| *name == "Host");
         let host = if named { &[][..] } else { &[("Host", "localhost")] };
@@ -54,10 +60,10 @@ impl Client {
         request += &format!("Content-Length: {}\r\n\r\n", body.len());
         let request = [request.as_bytes(), body].concat();
         self.stream.get_mut().write_all(&request).expect("send");
-        self.answer(method == "HEAD")
     }
 
-    fn answer(&mut self, head_only: bool) -> Reply {
+    /// Reads the next answer.
+    pub fn answer(&mut self, head_only: bool) -> Reply {
         let mut line = || {
             let mut line = String::new();
             self.stream.read_line(&mut line).expect("a line of the head");
