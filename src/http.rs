@@ -12,6 +12,7 @@ pub mod door;
 pub mod exchange;
 pub mod guard;
 pub mod head;
+pub mod openapi;
 pub mod porter;
 pub mod private_dir;
 pub mod problem;

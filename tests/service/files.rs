@@ -34,13 +34,13 @@ fn running_out_of_files_costs_new_clients_their_answer_and_nothing_else() {
         assert!([200, 503].contains(&status), "{more}: {status}");
         allow(&serve, 1024);
         for mut client in crowd {
-            let status = client.answer(false).status;
+            let status = client.answer().status;
             assert!([200, 503].contains(&status), "{more}: {status}");
         }
         // At once, so that new internal connections are needed.
         let mut crowd: Vec<Client> = (0..40).map(|_| serve.client()).collect();
         crowd.iter_mut().for_each(|client| client.send("GET", &target, &[], b""));
-        assert!(crowd.iter_mut().all(|client| client.answer(false).status == 200), "{more}");
+        assert!(crowd.iter_mut().all(|client| client.answer().status == 200), "{more}");
     }
     let id = serve.client().submit("still at work");
     serve.client().wait_for(&id, "SUCCEEDED");

@@ -64,6 +64,15 @@ fn unknown_things_are_not_found_and_wrong_methods_are_told_the_right_ones() {
 }
 
 #[test]
+fn the_service_describes_itself() {
+    let database = Database::new();
+    let serve = Serve::on(&database, &[]);
+    let reply = serve.client().get("/openapi.json");
+    assert_eq!((reply.status, reply.body.as_slice()), (200, include_bytes!("../../src/http/openapi.json").as_slice()));
+    assert_eq!(serve.client().request("HEAD", "/openapi.json", &[], b"").status, 200);
+}
+
+#[test]
 fn the_admin_listener_tells_health_and_readiness_only() {
     let database = Database::new();
     let serve = Serve::on(&database, &[]);
