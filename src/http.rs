@@ -1,8 +1,8 @@
 //! The HTTP edge: the front door that owns the clients' sockets, tiny_http behind it, and the routes.
 //!
 //! Outside in: [`door`] accepts, [`porter`] serves one client with [`head`]'s strict parsing, [`upstream`] carries whole
-//! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`routes`] picks an
-//! action: [`tasks`] or [`admin`]. Nothing here decides what may happen to a task.
+//! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`guard`] decides who may
+//! ask, with or without a [`token`], and [`routes`] picks an action: [`tasks`] or [`admin`]. Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod caps;
@@ -10,7 +10,9 @@ pub mod client;
 pub mod crew;
 pub mod door;
 pub mod exchange;
+pub mod guard;
 pub mod head;
+pub mod openapi;
 pub mod porter;
 pub mod private_dir;
 pub mod problem;
@@ -20,8 +22,10 @@ pub mod routes;
 pub mod server;
 pub mod submission;
 pub mod tasks;
+pub mod token;
 pub mod upstream;
 
 pub use caps::DoorLimits;
 pub use exchange::{Exchange, Reply};
+pub use guard::Guard;
 pub use server::Server;

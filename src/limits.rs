@@ -20,10 +20,17 @@ pub const HEAD_FIELDS: usize = 64;
 pub const BODY_BYTES: usize = 1024 * 1024;
 /// Largest reply, bytes: the front door buffers one whole reply per client.
 pub const REPLY_BYTES: usize = 1024 * 1024;
+/// What is wrong, in an error reply, characters: it may name a field or a path as long as a body or a head.
+pub const DETAIL_CHARS: usize = 300;
 /// From the first byte of a head to its last: slower is an attack or a dead link. 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
 /// From the end of the head to the end of the body: 1 MiB at 35 kB/s. 408.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// The same when over half of [`BODIES_BYTES`] are in use: a crowd of slow uploaders must not lock out everybody else.
+pub const BODY_TIME_CROWDED: Duration = Duration::from_secs(2);
+/// Room that a body of unknown speed gets at first, bytes; then as much again as has come. All connections together must
+/// not fill [`BODIES_BYTES`] by announcing bodies: this is a quarter of it.
+pub const BODY_STEP: usize = 16 * 1024;
 /// An idle keep-alive connection is closed after this.
 pub const IDLE_TIME: Duration = Duration::from_secs(60);
 /// The same when over half of the connections are in use: room for those who work.
@@ -42,6 +49,9 @@ pub const ADMIN_CONNECTIONS: usize = 32;
 pub const FDS_PER_CONNECTION: usize = 4;
 /// File descriptors kept from clients: the database (4 a connection), refused clients, signals, logs, the listeners.
 pub const FD_RESERVE: usize = 256;
+/// Files that must be free when an internal connection is opened: its three, one for an accept() that is under way, and
+/// four for each of two connections to the database that may be opened meanwhile.
+pub const FILES_AT_HAND: usize = 12;
 /// Request bodies in flight at once, bytes, per listener: what a crowd of uploaders may cost in memory. Beyond: 503.
 pub const BODIES_BYTES: usize = 64 * 1024 * 1024;
 /// After a last answer the socket is read on for this long, so that the answer is not lost to a reset.
@@ -68,6 +78,11 @@ pub const PING_TIME: Duration = Duration::from_secs(2);
 pub const PINGS_LOST: u32 = 8;
 /// Longest path of the internal socket, bytes: `sun_path` holds 108.
 pub const SOCKET_PATH_BYTES: usize = 100;
+
+/// Shortest bearer token, bytes: 32 of base64 are 192 random bits, of hex 128. Shorter ones can be guessed.
+pub const TOKEN_BYTES_MIN: usize = 32;
+/// Longest bearer token, bytes: it has to fit into a head with room for the rest.
+pub const TOKEN_BYTES_MAX: usize = 4096;
 
 /// A socket directory that nobody answers at is cleared away when it is older than this.
 pub const SWEEP_AGE: Duration = Duration::from_secs(60);

@@ -4,6 +4,7 @@
 //! their own, which only a start-up takes. Nothing here knows HTTP, workers or permits.
 
 pub mod claim;
+pub mod connector;
 pub mod errand;
 pub mod error;
 pub mod finish;

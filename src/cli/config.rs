@@ -1,12 +1,14 @@
 //! The configuration of `taskstats serve`: read and checked before anything listens or connects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use super::database::{DATA_FLAG, DB_TIMEOUT_FLAG, DSN_FLAG, Database};
 use super::exit::Failure;
-use super::flags::{Flag, Flags, address, duration, number};
+use super::flags::{Flag, Flags, address, duration, number, switch};
 use super::lease::{MAX_ATTEMPTS_FLAG, max_attempts};
+use crate::http::token::Token;
 use crate::limits::{BODY_BYTES, DRAIN_TIMEOUT, QUEUE_SLOTS, SHORTEST_LEASE, WORKERS};
 use crate::store::Lease;
 
@@ -14,6 +16,8 @@ const USAGE: &str = "usage: taskstats serve [FLAGS]\n\nAccepts texts over HTTP a
 
 const FLAGS: &[Flag] = &[
     Flag { name: "listen", value: "ADDR", help: "public listener (127.0.0.1:8080)" },
+    Flag { name: "token-file", value: "FILE", help: "clients of --listen must show this bearer token (none)" },
+    Flag { name: "allow-anonymous", value: "", help: "without a token, --listen may be more than loopback" },
     Flag { name: "admin", value: "ADDR", help: "health and readiness; loopback only (127.0.0.1:8081)" },
     DSN_FLAG,
     DATA_FLAG,
@@ -32,6 +36,8 @@ const FLAGS: &[Flag] = &[
 pub struct ServeConfig {
     /// The public listener.
     pub listen: SocketAddr,
+    /// What its clients have to show.
+    pub token: Option<Token>,
     /// The admin listener; loopback.
     pub admin: SocketAddr,
     /// The database.
@@ -56,8 +62,12 @@ impl ServeConfig {
         let Some(flags) = Flags::read(args, USAGE, FLAGS)? else { return Ok(None) };
         let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
         let max_attempts = max_attempts(&flags)?;
+        let token = flags.get("token-file", |file| Token::read(Path::new(file)))?;
+        let anonymous = flags.get("allow-anonymous", switch)?.unwrap_or(false);
+        let listen = flags.get("listen", |text| public_address(text, token.is_some() || anonymous))?;
         Ok(Some(ServeConfig {
-            listen: flags.get("listen", address)?.unwrap_or(loopback(8080)),
+            listen: listen.unwrap_or(loopback(8080)),
+            token,
             admin: flags.get("admin", loopback_address)?.unwrap_or(loopback(8081)),
             database: Database::read(&flags)?,
             workers: flags.get("workers", number(1..=1024))?.map_or(WORKERS, |n| n as usize),
@@ -68,6 +78,17 @@ impl ServeConfig {
             drain_timeout: flags.get("drain-timeout", duration)?.unwrap_or(DRAIN_TIMEOUT),
             lease: flags.get("lease", lease_time)?.map(|ttl| Lease { ttl, max_attempts, effect_at_end: true }),
         }))
+    }
+}
+
+/// Everybody who reaches the public listener may fill the queue and read and cancel every task: beyond this host that has to
+/// be somebody who was given the token, or the wish of who starts it.
+fn public_address(text: &str, may_be_reached: bool) -> Result<SocketAddr, String> {
+    let address = address(text)?;
+    if may_be_reached || address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("is more than loopback: it needs --token-file FILE, or --allow-anonymous if everybody may use it".into())
     }
 }
 

@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use super::exit::Failure;
 
-/// One flag of a command; all take a value.
+/// What a switch has for a value when it is given as a flag.
+const SWITCHED_ON: &str = "true";
+
+/// One flag of a command.
 pub struct Flag {
     /// Without the dashes.
     pub name: &'static str,
-    /// What stands for the value in the help.
+    /// What stands for the value in the help; empty for a switch, which takes none.
     pub value: &'static str,
     /// One line for the help, with the default.
     pub help: &'static str,
@@ -54,6 +57,10 @@ impl Flags {
             let Some(flag) = known.iter().find(|flag| flag.name == name) else {
                 return Err(Failure::usage(format!("unknown flag --{name}; see --help")));
             };
+            if flag.value.is_empty() {
+                said.insert(flag.name, Said { origin: format!("--{name}"), value: SWITCHED_ON.into() });
+                continue;
+            }
             let value = args.value().map_err(|_| Failure::usage(format!("--{name} needs a value: {}", flag.value)))?;
             let value = value.into_string().map_err(|raw| Failure::usage(format!("--{name} {raw:?}: not UTF-8")))?;
             said.insert(flag.name, Said { origin: format!("--{name}"), value });
@@ -75,7 +82,7 @@ impl Flags {
 
 /// Usage and one line per flag.
 fn print_help(usage: &str, known: &[Flag]) {
-    let line = |flag: &Flag| format!("  {:<26} {}", format!("--{} {}", flag.name, flag.value), flag.help);
+    let line = |flag: &Flag| format!("  {:<26} {}", format!("--{} {}", flag.name, flag.value).trim_end(), flag.help);
     let flags = known.iter().map(line).collect::<Vec<_>>().join("\n");
     let twins = "Each flag has a twin in the environment: --db-timeout is TASKSTATS_DB_TIMEOUT. The flag wins.";
     super::say(&format!("{usage}\n\n{flags}\n\n{twins}"));
@@ -92,6 +99,15 @@ fn without_password(value: &str) -> String {
             None => value.to_owned(),
         },
         _ => value.to_owned(),
+    }
+}
+
+/// A switch: as a flag it is on, its twin in the environment says which.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        SWITCHED_ON | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("must be 1, true, 0 or false".into()),
     }
 }
 
@@ -146,6 +162,14 @@ mod tests {
         assert_eq!(workers("64"), Ok(64));
         for bad in ["0", "65", "", "+1", "-1", "1e1", " 1", "99999999999999999999"] {
             assert!(workers(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_on_or_off() {
+        assert_eq!(["true", "1", "false", "0"].map(switch), [Ok(true), Ok(true), Ok(false), Ok(false)]);
+        for bad in ["", "yes", "TRUE", "2"] {
+            assert!(switch(bad).is_err(), "{bad}");
         }
     }
 

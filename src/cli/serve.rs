@@ -11,7 +11,7 @@ use super::database;
 use super::exit::{self, Failure};
 use super::signals::Shutdown;
 use crate::http::routes::{self, Route};
-use crate::http::{DoorLimits, Server};
+use crate::http::{DoorLimits, Exchange, Guard, Server};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
 use crate::service::{Event, Service, ServiceConfig, Tenure};
@@ -100,21 +100,19 @@ fn another_instance(holder: &str) -> Failure {
 /// Both listeners; the public one first, since readiness speaks of it.
 fn start_servers(config: &ServeConfig, service: &Arc<Service>) -> Result<[Server; 2], Failure> {
     let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
-    let start = |name, flag: &str, address: SocketAddr, limits, table: &'static [Route]| {
+    let start = |name, flag: &str, address: SocketAddr, limits, guard: Guard, table: &'static [Route]| {
         let service = service.clone();
+        let handler = move |exchange: Exchange| match guard.refusal(&exchange) {
+            Some(refusal) => exchange.reply(refusal),
+            None => routes::answer(table, &service, exchange),
+        };
         TcpListener::bind(address)
-            .and_then(|listener| {
-                Server::start(
-                    name,
-                    listener,
-                    limits,
-                    Arc::new(move |exchange| routes::answer(table, &service, exchange)),
-                )
-            })
+            .and_then(|listener| Server::start(name, listener, limits, Arc::new(handler)))
             .map_err(|error| Failure::failed(format!("{flag} {address}: cannot listen: {error}")))
     };
-    let public = start("public", "--listen", config.listen, public, routes::PUBLIC)?;
-    let admin = start("admin", "--admin", config.admin, DoorLimits::admin(), routes::ADMIN)?;
+    let clients = config.token.clone().map_or(Guard::Anyone, Guard::Bearer);
+    let public = start("public", "--listen", config.listen, public, clients, routes::PUBLIC)?;
+    let admin = start("admin", "--admin", config.admin, DoorLimits::admin(), Guard::Loopback, routes::ADMIN)?;
     Ok([public, admin])
 }
 

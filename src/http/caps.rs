@@ -19,6 +19,8 @@ pub struct DoorLimits {
     pub head_time: Duration,
     /// From the end of the head to the end of the body.
     pub body_time: Duration,
+    /// The same when over half of the bytes for bodies are in use.
+    pub body_time_crowded: Duration,
     /// Between two requests.
     pub idle_time: Duration,
     /// The same when over half of the connections are in use.
@@ -37,6 +39,7 @@ impl Default for DoorLimits {
             bodies: BODIES_BYTES,
             head_time: HEAD_TIME,
             body_time: BODY_TIME,
+            body_time_crowded: BODY_TIME_CROWDED,
             idle_time: IDLE_TIME,
             idle_time_crowded: IDLE_TIME_CROWDED,
             write_time: WRITE_TIME,

@@ -13,7 +13,7 @@ use super::head::{self, Head};
 use super::quota::Share;
 use super::reply::{Refusal, set_connection};
 use super::upstream::is_tick;
-use crate::limits::{HEAD_BYTES, LINGER_BYTES, LINGER_TIME, TICK};
+use crate::limits::{BODY_STEP, HEAD_BYTES, LINGER_BYTES, LINGER_TIME, TICK};
 
 /// Room of an answer's buffer that is kept between requests, bytes.
 const KEPT_ANSWER: usize = 64 * 1024;
@@ -129,29 +129,38 @@ impl Client {
     /// The whole request as it goes to tiny_http, with its share of the bytes in flight. Bytes after it wait their turn.
     fn read_body(&mut self, head: &mut Head) -> Result<(Vec<u8>, Share), End> {
         let door = &self.wire.door;
-        let no_room = Refusal { status: 503, detail: "too many request bodies are in flight" };
-        let share = door.bodies.take(head.body).ok_or(no_room)?;
-        let mut request = std::mem::take(&mut head.forward);
-        let start = request.len();
-        request.resize(start + head.body, 0);
-        let body = &mut request[start..];
+        let began = Instant::now();
         let here = head.body.min(self.filled - head.size);
         let used = head.size + here;
-        body[..here].copy_from_slice(&self.inbox[head.size..used]);
+        let mut request = std::mem::take(&mut head.forward);
+        let start = request.len();
+        request.extend_from_slice(&self.inbox[head.size..used]);
         self.inbox.copy_within(used..self.filled, 0);
         self.filled -= used;
-        let deadline = Instant::now() + door.limits.body_time;
         if head.expects_continue && here < head.body {
             self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        let mut read = here;
-        while read < head.body {
-            if Instant::now() >= deadline {
+        let mut share = door.bodies.nothing();
+        let (mut read, mut room) = (here, here);
+        loop {
+            if read == room {
+                // Room is made as the body comes: announcing one must not be enough to keep others out.
+                room = head.body.min(BODY_STEP.max(2 * read));
+                if !share.grow_to(room) {
+                    return Err(Refusal { status: 503, detail: "too many request bodies are in flight" }.into());
+                }
+                request.resize(start + room, 0);
+            }
+            if read == head.body {
+                return Ok((request, share));
+            }
+            let limits = &door.limits;
+            let patience = if door.bodies.is_crowded() { limits.body_time_crowded } else { limits.body_time };
+            if began.elapsed() >= patience {
                 return Err(Refusal { status: 408, detail: "the request's body did not arrive in time" }.into());
             }
-            read += self.wire.receive(&mut body[read..])?;
+            read += self.wire.receive(&mut request[start + read..])?;
         }
-        Ok((request, share))
     }
 
     fn send_answer(&mut self, head: &Head) -> Result<(), End> {

@@ -16,7 +16,7 @@ use super::quota::Quota;
 use super::server::give_up;
 use super::upstream::Pool;
 use crate::limits::{ACCEPT_PAUSE, HTTP_STACK};
-use crate::log;
+use crate::{files, log};
 
 /// What all clients of a listener share.
 pub struct Door {
@@ -81,6 +81,7 @@ struct Entrance {
 impl Entrance {
     fn accept_until(&self, listener: &TcpListener, shut: &AtomicBool) {
         loop {
+            files::wait_for_turn();
             let accepted = listener.accept();
             if shut.load(Relaxed) {
                 return;

@@ -25,7 +25,7 @@ pub struct Head {
 }
 
 /// Fields that mean one thing only; which of two would count is anybody's guess.
-const SINGLE: [&str; 4] = ["host", "content-length", "content-type", "idempotency-key"];
+const SINGLE: [&str; 5] = ["host", "content-length", "content-type", "authorization", "idempotency-key"];
 
 /// Where the head that begins `bytes` ends, if it has arrived whole; the first `seen` bytes were looked through before.
 /// Only CR LF ends a line, and the first line is not empty.

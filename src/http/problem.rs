@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::exchange::Reply;
+use crate::limits::DETAIL_CHARS;
 use crate::store::StoreError;
 use crate::task::TaskId;
 
@@ -22,7 +23,12 @@ pub fn problem(status: u16, title: &str, detail: impl Display) -> Reply {
 
 /// A problem with members of its own.
 fn problem_with(status: u16, title: &str, detail: impl Display, members: &[(&str, Value)]) -> Reply {
-    let mut body = json!({"type": "about:blank", "title": title, "status": status, "detail": detail.to_string()});
+    let mut detail = detail.to_string();
+    if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS) {
+        detail.truncate(end);
+        detail.push('…');
+    }
+    let mut body = json!({"type": "about:blank", "title": title, "status": status, "detail": detail});
     for (name, value) in members {
         body[*name] = value.clone();
     }
@@ -46,6 +52,18 @@ pub fn not_found(detail: impl Display) -> Reply {
 /// 409: the task is terminal, and a terminal row never changes.
 pub fn too_late(id: &TaskId) -> Reply {
     problem_with(409, "Conflict", format_args!("{id} has ended already"), &[("cancel", json!("too_late"))])
+}
+
+/// 401: who asks has not shown the token.
+pub fn unauthorized(detail: impl Display) -> Reply {
+    let mut reply = problem(401, "Unauthorized", detail);
+    reply.headers.push(("WWW-Authenticate", "Bearer".into()));
+    reply
+}
+
+/// 421: the request is meant for another host than this one.
+pub fn misdirected(detail: impl Display) -> Reply {
+    problem(421, "Misdirected Request", detail)
 }
 
 /// 405, with the methods that would be allowed.

@@ -27,12 +27,13 @@ impl Quota {
 
     /// A share of `amount`, or None when less than that is left.
     pub fn take(self: &Arc<Self>, amount: usize) -> Option<Share> {
-        let mut taken = lock(&self.taken);
-        if amount > self.cap - *taken {
-            return None;
-        }
-        *taken += amount;
-        Some(Share { quota: Arc::clone(self), amount })
+        let mut share = self.nothing();
+        share.grow_to(amount).then_some(share)
+    }
+
+    /// A share of nothing, to be grown.
+    pub fn nothing(self: &Arc<Self>) -> Share {
+        Share { quota: Arc::clone(self), amount: 0 }
     }
 
     /// Whether more than half is taken.
@@ -50,6 +51,20 @@ impl Quota {
             }
             taken = self.given_back.wait_timeout(taken, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl Share {
+    /// Makes the share this large; false, and as it was, when not so much is left.
+    pub fn grow_to(&mut self, amount: usize) -> bool {
+        let more = amount.saturating_sub(self.amount);
+        let mut taken = lock(&self.quota.taken);
+        if more > self.quota.cap - *taken {
+            return false;
+        }
+        *taken += more;
+        self.amount += more;
+        true
     }
 }
 
@@ -76,6 +91,10 @@ mod tests {
         drop((one, two));
         assert_eq!(quota.wait_until_free(Instant::now()), 0);
         assert!(quota.take(usize::MAX).is_none());
+        let mut growing = quota.nothing();
+        assert!(growing.grow_to(2) && growing.grow_to(1) && !growing.grow_to(4) && growing.grow_to(3));
+        assert!(quota.take(1).is_none());
+        drop(growing);
         assert!(quota.take(3).is_some());
     }
 }

@@ -8,6 +8,17 @@ use tiny_http::{HTTPVersion, Header, Response, StatusCode};
 use crate::limits::REPLY_BYTES;
 use crate::log;
 
+/// What every reply says besides, unless its handler says otherwise: nobody keeps it, and a browser that is shown it takes
+/// it for nothing but what it is.
+const ALWAYS: [(&str, &str); 6] = [
+    ("Server", "taskstats"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+];
+
 /// One reply. `Content-Type` is one of its headers; the length, the date and what keeps the connection are added later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -46,8 +57,9 @@ impl Reply {
 
     /// The reply as tiny_http sends it, always with its length.
     pub(super) fn into_response(self) -> Response<Cursor<Vec<u8>>> {
-        let headers = self.headers.iter().map(|(name, value)| (*name, value.as_str())).chain([("Server", "taskstats")]);
-        let headers = headers.filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
+        let own = self.headers.iter().map(|(name, value)| (*name, value.as_str()));
+        let always = ALWAYS.into_iter().filter(|(name, _)| !self.headers.iter().any(|(own, _)| own == name));
+        let headers = own.chain(always).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
         let length = self.body.len();
         Response::new(StatusCode(self.status), headers, Cursor::new(self.body), Some(length), None)
             .with_chunked_threshold(usize::MAX)
@@ -120,6 +132,17 @@ mod tests {
         assert_eq!(reply(600, 0).checked().status, 500);
         assert_eq!(reply(200, REPLY_BYTES + 1).checked().status, 500);
         assert_eq!(reply(599, REPLY_BYTES).checked().status, 599);
+    }
+
+    #[test]
+    fn what_a_reply_says_itself_is_not_said_twice() {
+        let mut reply = with_header("/");
+        reply.headers.push(("Cache-Control", "no-cache".into()));
+        let mut bytes = Vec::new();
+        reply.into_response().raw_print(&mut bytes, HTTPVersion(1, 1), &[], false, None).expect("memory");
+        let text = String::from_utf8(bytes).expect("ASCII");
+        assert_eq!(text.matches("Cache-Control").count(), 1, "{text}");
+        assert!(text.contains("no-cache") && text.contains("nosniff") && text.contains("DENY"), "{text}");
     }
 
     #[test]

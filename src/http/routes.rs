@@ -2,15 +2,16 @@
 //! table and write its action: parse, act, reply.
 
 use super::exchange::{Exchange, Reply};
-use super::{admin, problem, tasks};
+use super::{admin, openapi, problem, tasks};
 use crate::service::Service;
 use crate::task::TaskId;
 
 /// One line of a table.
 pub struct Route {
-    method: &'static str,
+    /// In capitals; GET answers HEAD, too.
+    pub method: &'static str,
     /// A path; `{id}` stands for one segment, a task's id raw or percent-encoded.
-    path: &'static str,
+    pub path: &'static str,
     action: Action,
 }
 
@@ -28,6 +29,7 @@ pub const PUBLIC: &[Route] = &[
     Route { method: "GET", path: "/tasks/{id}", action: Action::OfTask(tasks::show) },
     Route { method: "DELETE", path: "/tasks/{id}", action: Action::OfTask(tasks::cancel) },
     Route { method: "POST", path: "/tasks/{id}/cancel", action: Action::OfTask(tasks::cancel) },
+    Route { method: "GET", path: "/openapi.json", action: Action::Plain(openapi::show) },
 ];
 
 /// The admin listener.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
 
 /// A text to be counted: any Unicode string without NUL, which PostgreSQL cannot store.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ impl Submission {
 
 impl<'de> Deserialize<'de> for Submission {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
+        // Not deserialize_map: a string would never come to the visitor, and be repeated in the error.
+        deserializer.deserialize_any(Fields)
     }
 }
 
@@ -39,6 +40,11 @@ impl<'de> Visitor<'de> for Fields {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with the one field \"text\"")
+    }
+
+    /// Most likely the text itself, which no error may repeat.
+    fn visit_str<E: Error>(self, _: &str) -> Result<Submission, E> {
+        Err(E::invalid_type(Unexpected::Other("string"), &self))
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Submission, M::Error> {
@@ -80,7 +86,7 @@ mod tests {
             (&b""[..], "EOF"),
             (b"{", "EOF"),
             (b"[]", "an object with the one field"),
-            (b"\"text\"", "an object with the one field"),
+            (b"\"text\"", "type: string, expected an object with the one field"),
             (b"{}", "missing field `text`"),
             (br#"{"text":1}"#, "expected a string"),
             (br#"{"text":null}"#, "expected a string"),

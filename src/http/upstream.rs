@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::reply::Refusal;
 use super::server::give_up;
 use crate::limits::{HEAD_BYTES, HEAD_FIELDS, PING_TIME, PINGS_LOST, REPLY_BYTES, TICK, UPSTREAM_WAIT};
-use crate::lock;
+use crate::{files, lock};
 
 /// A request without a peer: the crew answers it before any handler sees it.
 const PING: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
@@ -112,8 +112,13 @@ impl Pool {
         }
     }
 
-    /// One more connection. Only a new process helps when tiny_http does not take it, and only then.
+    /// One more connection, if there are files for it: without, tiny_http's accepting thread would die.
     fn open(&self) -> io::Result<Upstream> {
+        files::with_enough(|| self.connect())
+    }
+
+    /// Only a new process helps when tiny_http does not take a connection, and only then.
+    fn connect(&self) -> io::Result<Upstream> {
         let stream = match UnixStream::connect(&self.path) {
             Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => {
                 give_up(format_args!("tiny_http accepts no connections at {} any more: {e}", self.path.display()))

@@ -9,19 +9,17 @@ use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use postgres::types::ToSql;
-use postgres::{Config, NoTls, Row, Statement, Transaction};
-use r2d2_postgres::PostgresConnectionManager;
+use postgres::{Config, Row, Statement, Transaction};
 
-use super::error::{StoreError, describe};
+use super::connector::{Connector, NoConnection};
+use super::error::StoreError;
 use crate::limits::{CLIENT_CHECK_INTERVAL, CONNECT_TIMEOUT, TRUSTED_IDLE};
 use crate::lock;
-
-type Manager = PostgresConnectionManager<NoTls>;
 
 /// A pool of configured connections, shared by all lanes.
 #[derive(Clone)]
 pub struct Pool {
-    pool: r2d2::Pool<Manager>,
+    pool: r2d2::Pool<Connector>,
     last_error: LastError,
 }
 
@@ -29,9 +27,9 @@ pub struct Pool {
 #[derive(Debug, Default, Clone)]
 struct LastError(Arc<Mutex<String>>);
 
-impl r2d2::HandleError<postgres::Error> for LastError {
-    fn handle_error(&self, error: postgres::Error) {
-        *lock(&self.0) = describe(&error);
+impl r2d2::HandleError<NoConnection> for LastError {
+    fn handle_error(&self, NoConnection(why): NoConnection) {
+        *lock(&self.0) = why;
     }
 }
 
@@ -39,7 +37,7 @@ impl Pool {
     /// A pool of at most `size` connections; opens none yet, and none before it is asked for.
     pub fn new(config: &Config, statement_timeout: Duration, size: u32) -> Pool {
         let last_error = LastError::default();
-        let manager = Manager::new(session_config(config.clone(), statement_timeout), NoTls);
+        let connector = Connector::new(session_config(config.clone(), statement_timeout));
         let pool = r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(0))
@@ -47,7 +45,7 @@ impl Pool {
             .test_on_check_out(false)
             .connection_timeout(CONNECT_TIMEOUT)
             .error_handler(Box::new(last_error.clone()))
-            .build_unchecked(manager);
+            .build_unchecked(connector);
         Pool { pool, last_error }
     }
 
@@ -107,7 +105,7 @@ fn session_config(mut config: Config, statement_timeout: Duration) -> Config {
 
 /// One connection in use by one thread.
 pub struct Session {
-    connection: r2d2::PooledConnection<Manager>,
+    connection: r2d2::PooledConnection<Connector>,
 }
 
 /// What stays with a connection in the pool.

@@ -3,31 +3,14 @@
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use socket2::{Domain, Socket, Type};
 use taskstats::http::server::DoorLimits;
 
-use crate::house::{House, PATIENCE, PAUSE, Visitor};
-
-/// Set in a child process that runs one test alone.
-const ALONE: &str = "FRONT_DOOR_TEST_ALONE";
-
-/// Runs the named test in a process of its own and returns its exit code and what it wrote; None inside that process.
-fn alone(test: &str) -> Option<(Option<i32>, String)> {
-    if env::var_os(ALONE).is_some() {
-        return None;
-    }
-    let program = env::current_exe().expect("this program");
-    // Few files, so that a test can run out of them.
-    let script = "ulimit -n 512 && exec \"$0\" --exact \"$1\" --nocapture";
-    let child = Command::new("sh").args(["-c", script]).arg(program).arg(test).env(ALONE, "1").output();
-    let output = child.expect("a child");
-    let written = [output.stdout, output.stderr].concat();
-    Some((output.status.code(), String::from_utf8_lossy(&written).into_owned()))
-}
+use crate::alone::{alone, files_and_threads, until_back_to};
+use crate::house::{House, PATIENCE, Visitor};
 
 #[test]
 fn requests_in_hand_are_answered_and_the_port_is_free_at_once() {
@@ -79,10 +62,6 @@ fn a_head_that_never_ends_does_not_hold_up_the_end() {
     half.closed();
 }
 
-fn count(what: &str) -> usize {
-    fs::read_dir(format!("/proc/self/{what}")).expect("/proc").count()
-}
-
 /// The directories of internal sockets this process has.
 fn socket_dirs() -> Vec<PathBuf> {
     let name = format!("taskstats-http-{}-", std::process::id());
@@ -96,7 +75,7 @@ fn nothing_is_left_behind() {
     if let Some((code, written)) = alone("closing::nothing_is_left_behind") {
         return assert_eq!(code, Some(0), "{written}");
     }
-    let before = (count("fd"), count("task"));
+    let before = files_and_threads();
     for _ in 0..3 {
         let mut house = House::with(DoorLimits { connections: 100, ..DoorLimits::default() });
         let mut visitors: Vec<Visitor> = (0..50).map(|_| house.connect()).collect();
@@ -104,19 +83,14 @@ fn nothing_is_left_behind() {
             visitor.request("POST", "/gate", &[b'x'; 2000]);
         });
         house.wait_at_gates(50);
-        assert!(count("task") > before.1 + 100 && !socket_dirs().is_empty());
+        assert!(files_and_threads().1 > before.1 + 100 && !socket_dirs().is_empty());
         house.gate = None;
         assert!(visitors.iter_mut().all(|visitor| visitor.answer().status == 200));
         assert_eq!(house.server.close(PATIENCE), 0);
         assert!(socket_dirs().is_empty());
     }
     // tiny_http's own threads leave five seconds after their server.
-    let began = Instant::now();
-    while (count("fd"), count("task")) != before {
-        let now = (count("fd"), count("task"));
-        assert!(began.elapsed() < PATIENCE, "files and threads: {before:?} at first, {now:?} at the end");
-        thread::sleep(PAUSE);
-    }
+    until_back_to(before);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use taskstats::http::server::DoorLimits;
+use taskstats::limits::BODY_BYTES;
 
-use crate::house::{House, Visitor};
+use crate::house::{House, PATIENCE, Visitor};
 
 #[test]
 fn a_burst_of_200_connections_is_answered_whole() {
@@ -100,6 +101,35 @@ fn bodies_in_flight_have_a_budget() {
     house.gate = None;
     assert_eq!(first.answer().status, 200);
     assert_eq!(house.connect().request("POST", "/echo", &[b'x'; 1000]).answer().status, 200);
+}
+
+#[test]
+fn bodies_that_were_announced_and_never_come_take_no_room() {
+    let house = House::with(DoorLimits { bodies: BODY_BYTES, ..DoorLimits::default() });
+    let head = format!("POST /never HTTP/1.1\r\nHost: test\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    // Each is asked for its body, so that all of them are known to be inside.
+    let mut announcing: Vec<Visitor> = (0..32).map(|_| house.connect()).collect();
+    for visitor in &mut announcing {
+        let head = head.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
+        assert_eq!(visitor.send(head).head().status, 100);
+    }
+    let answer = house.connect().request("POST", "/echo", &[b'x'; BODY_BYTES / 4]).answer();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn slow_bodies_make_room_when_it_gets_tight() {
+    let house = House::with(DoorLimits {
+        bodies: BODY_BYTES,
+        body_time: 2 * PATIENCE,
+        body_time_crowded: Duration::from_millis(300),
+        ..DoorLimits::default()
+    });
+    let mut slow = house.connect();
+    slow.send(format!("POST /never HTTP/1.1\r\nHost: test\r\nContent-Length: {BODY_BYTES}\r\n\r\n"));
+    slow.send(vec![b'x'; BODY_BYTES - 1]);
+    slow.refused(408);
+    assert_eq!(house.connect().request("POST", "/echo", &[b'x'; BODY_BYTES]).answer().status, 200);
 }
 
 #[test]

@@ -29,7 +29,16 @@ fn post(fields: &str) -> String {
 
 #[test]
 fn declared_lengths_beyond_the_limit_are_refused_unread() {
-    let lengths = ["1048577", "1000000000", "30000000000", "9223372036854775808", "18446744073709551616"];
+    let lengths = [
+        "1048577",
+        "1000000000",
+        "30000000000",
+        "1000000000000",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+    ];
     all_refused(413, lengths.map(|length| post(&format!("Content-Length: {length}"))));
 }
 
@@ -50,6 +59,14 @@ fn transfer_encoding_is_refused_in_every_variant() {
         400,
         ["Transfer-Encoding : chunked", " Transfer-Encoding: chunked", "Transfer-Encoding:\x0bchunked"].map(post),
     );
+}
+
+#[test]
+fn chunked_bodies_are_never_executed_whole_half_or_endless() {
+    let bodies =
+        ["5\r\nhello\r\n0\r\n\r\n", "5\r\nhe", "ffffffffffffffff\r\nhello", "0\r\n\r\n", "-1\r\n", "5;x=\"\r\n", ""];
+    all_refused(411, bodies.map(|body| post("Transfer-Encoding: chunked") + body));
+    all_refused(411, bodies.map(|body| post("Transfer-Encoding: chunked\r\nContent-Length: 40") + body));
 }
 
 #[test]

@@ -198,6 +198,7 @@ impl Visitor {
         assert_eq!(answer.status, status, "{} {}", answer.head, answer.text());
         assert_eq!(answer.header("Content-Type"), Some("application/problem+json"));
         assert_eq!(answer.header("Connection"), Some("close"));
+        assert_eq!(answer.header("X-Content-Type-Options"), Some("nosniff"));
         assert_eq!(answer.header("Retry-After").is_some(), status == 503);
         let problem: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
         assert_eq!(problem["status"], status);

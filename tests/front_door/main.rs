@@ -1,7 +1,9 @@
 //! The front door, seen from outside: real sockets, hostile and hasty clients, a small handler behind it.
 
+mod alone;
 mod closing;
 mod crowd;
 mod hostile;
 mod house;
 mod manners;
+mod siege;

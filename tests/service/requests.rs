@@ -139,6 +139,15 @@ fn unknown_things_are_not_found_and_wrong_methods_are_told_the_right_ones() {
 }
 
 #[test]
+fn the_service_describes_itself() {
+    let database = Database::new();
+    let serve = Serve::on(&database, &[]);
+    let reply = serve.client().get("/openapi.json");
+    assert_eq!((reply.status, reply.body.as_slice()), (200, include_bytes!("../../src/http/openapi.json").as_slice()));
+    assert_eq!(serve.client().request("HEAD", "/openapi.json", &[], b"").status, 200);
+}
+
+#[test]
 fn the_admin_listener_tells_health_and_readiness_only() {
     let database = Database::new();
     let serve = Serve::on(&database, &[]);
@@ -146,5 +155,5 @@ fn the_admin_listener_tells_health_and_readiness_only() {
     assert_eq!(admin.get("/healthz").json()["status"], "ok");
     let ready = admin.get("/readyz");
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &true.into()), "{ready:?}");
-    assert_eq!(admin.post_text("x").status, 404);
+    assert_eq!(admin.get("/tasks/task[0]").status, 404);
 }

@@ -166,6 +166,7 @@ fn there_is_one_host() {
 fn fields_that_mean_one_thing_come_once() {
     assert_eq!(fields("Content-Type: text/plain\r\ncontent-type: application/json"), 400);
     assert_eq!(fields("Idempotency-Key: a\r\nIdempotency-Key: a"), 400);
+    assert_eq!(fields("Authorization: Bearer a\r\nauthorization: Bearer b"), 400);
     assert_eq!(fields("Expect: 200-ok"), 417);
     accepted("GET / HTTP/1.0\r\nPrefer: wait=1\r\nPrefer: handling=strict\r\n\r\n");
 }
@@ -182,68 +183,4 @@ fn a_head_has_its_limits() {
     assert_eq!(accepted(&with_size(HEAD_BYTES)).size, HEAD_BYTES);
     assert_eq!(status(with_size(HEAD_BYTES + 1)), 431);
     assert_eq!(status("G".repeat(HEAD_BYTES)), 431);
-}
-
-/// The same numbers in every run (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
-
-#[test]
-fn no_mutation_panics_or_smuggles() {
-    let seeds: [&[u8]; 4] = [
-        b"POST /tasks HTTP/1.1\r\nHost: a:1\r\nContent-Length: 12\r\nContent-Type: application/json\r\n\r\n{\"text\":\"a\"}",
-        b"GET /tasks/task[0] HTTP/1.0\r\nConnection: keep-alive\r\nPrefer: wait=3\r\n\r\nGET / HTTP/1.1\r\n",
-        b"PUT /a%20b?c HTTP/1.1\r\nhost: [::1]\r\nTransfer-Encoding: chunked\r\nX-Peer: 9.9.9.9:9\r\n\r\n0\r\n\r\n",
-        b"HEAD / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nUpgrade: h2c\r\nTE: a\r\nContent-Length: 1\r\n\r\nx",
-    ];
-    let spice: [&[u8]; 12] = [
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b": ",
-        b" ",
-        b"\0",
-        b"\xff",
-        b"\t",
-        b"Content-Length: 7\r\n",
-        b"HTTP/2.0",
-        b",",
-        b"99999999999",
-    ];
-    let mut dice = Dice(1);
-    let mut sound = 0;
-    for _ in 0..100_000 {
-        let mut bytes = seeds[dice.below(seeds.len())].to_vec();
-        for _ in 0..=dice.below(3) {
-            if bytes.len() < 2 {
-                break;
-            }
-            let at = dice.below(bytes.len());
-            match dice.below(4) {
-                0 => bytes[at] = dice.below(256) as u8,
-                1 => drop(bytes.remove(at)),
-                2 => drop(bytes.splice(at..at, spice[dice.below(spice.len())].iter().copied())),
-                _ => bytes.truncate(at + 1),
-            }
-        }
-        let Ok(Some(head)) = read(&bytes) else { continue };
-        sound += 1;
-        let forward = String::from_utf8(head.forward).expect("ASCII").to_ascii_lowercase();
-        assert!(forward.ends_with("\r\n\r\n") && forward.matches("\r\n\r\n").count() == 1, "{forward:?}");
-        assert_eq!(forward.matches('\n').count(), forward.matches("\r\n").count(), "{forward:?}");
-        assert_eq!(forward.matches("\r\ncontent-length:").count(), 1, "{forward:?}");
-        assert_eq!(forward.matches("\r\nx-peer:").count(), 1, "{forward:?}");
-        assert_eq!(forward.matches("\r\ntransfer-encoding:").count(), 0, "{forward:?}");
-        assert_eq!(forward.lines().next().map(|line| line.split(' ').count()), Some(3), "{forward:?}");
-    }
-    assert!(sound > 10_000, "the mutations must leave some heads sound, not {sound}");
 }

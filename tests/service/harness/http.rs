@@ -1,12 +1,13 @@
 //! A plain HTTP/1.1 client on one keep-alive connection: it shows what is on the wire and adds nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
 use super::PATIENCE;
+use super::contract::{self, Listener};
 
 /// One answer.
 #[derive(Debug, Clone)]
@@ -32,30 +33,44 @@ impl Reply {
 /// One connection.
 pub struct Client {
     stream: BufReader<TcpStream>,
+    listener: Listener,
+    /// Method and target of requests whose answers were not read yet.
+    asked: VecDeque<(String, String)>,
 }
 
 impl Client {
-    /// Connects.
-    pub fn to(address: SocketAddr) -> Client {
+    /// Connects to the address of a listener.
+    pub fn to(address: SocketAddr, listener: Listener) -> Client {
         let stream = TcpStream::connect(address).expect("the service listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Client { stream: BufReader::new(stream) }
+        Client { stream: BufReader::new(stream), listener, asked: VecDeque::new() }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its answer. The Host is `localhost` unless the headers name another.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
-        let mut request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
-        for (name, value) in headers {
+        self.send(method, target, headers, body);
+        self.answer()
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
+        let mut request = format!("{method} {target} HTTP/1.1\r\n");
+        let named = headers.iter().any(|(name, _)| *name == "Host");
+        let host = if named { &[][..] } else { &[("Host", "localhost")] };
+        for (name, value) in host.iter().chain(headers) {
             request += &format!("{name}: {value}\r\n");
         }
         request += &format!("Content-Length: {}\r\n\r\n", body.len());
         let request = [request.as_bytes(), body].concat();
         self.stream.get_mut().write_all(&request).expect("send");
-        self.answer(method == "HEAD")
+        self.asked.push_back((method.to_owned(), target.to_owned()));
     }
 
-    fn answer(&mut self, head_only: bool) -> Reply {
+    /// Reads the next answer, which must be one that `openapi.json` has.
+    pub fn answer(&mut self) -> Reply {
+        let (method, target) = self.asked.pop_front().expect("a request");
+        let head_only = method == "HEAD";
         let mut line = || {
             let mut line = String::new();
             self.stream.read_line(&mut line).expect("a line of the head");
@@ -72,7 +87,9 @@ impl Client {
         let length: usize = headers["content-length"].parse().expect("a length");
         let mut body = vec![0; if head_only { 0 } else { length }];
         self.stream.read_exact(&mut body).expect("the whole body");
-        Reply { status, headers, body }
+        let reply = Reply { status, headers, body };
+        contract::check(self.listener, &method, &target, &reply);
+        reply
     }
 
     /// GET.

@@ -2,6 +2,7 @@
 //! behind, also when a test fails or is killed.
 
 pub mod cluster;
+pub mod contract;
 pub mod database;
 pub mod http;
 pub mod inside;

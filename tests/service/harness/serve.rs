@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use super::contract::Listener;
 use super::{Client, Database, until};
 
 /// A running service; killed when dropped, or when the test's thread ends.
@@ -75,12 +76,12 @@ impl Serve {
 
     /// A connection to the public listener.
     pub fn client(&self) -> Client {
-        Client::to(self.listen)
+        Client::to(self.listen, Listener::Public)
     }
 
     /// A connection to the admin listener.
     pub fn admin_client(&self) -> Client {
-        Client::to(self.admin)
+        Client::to(self.admin, Listener::Admin)
     }
 
     /// A field of the ready line.
