@@ -7,6 +7,7 @@ mod analysers;
 mod claims;
 mod drain;
 mod life;
+mod long_faults;
 mod lost_answers;
 mod lost_database;
 mod requests;
