@@ -10,6 +10,7 @@ mod files;
 mod guards;
 mod leaks;
 mod life;
+mod long_faults;
 mod lost_answers;
 mod lost_database;
 mod requests;
