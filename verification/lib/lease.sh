@@ -78,6 +78,8 @@ release() {
   exit_code=0
   # The shell would announce the death of its job.
   { wait "${started_pid[$1]}" || exit_code=$?; } 2>/dev/null
+  # The system may soon give its number to somebody else, who would seem to be left of this experiment.
+  sed --in-place "/^${started_pid[$1]}\$/d" "$scratch/pids"
   unset "started_pid[$1]"
   say "$exit_code" >"$step.exit"
 }
