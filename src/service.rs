@@ -1,4 +1,4 @@
-//! The service: admission, the bounded channel, workers, feeder and keeper around one store (DESIGN section 3).
+//! The service: admission, the bounded queue, workers, feeder and keeper around one store (DESIGN section 3).
 //!
 //! It knows tasks and the store, never HTTP: a handler calls [`Service::submit`], [`Service::look_up`],
 //! [`Service::cancel`] and turns what they return into a reply.
@@ -9,6 +9,7 @@ pub mod feeder;
 pub mod held;
 pub mod keeper;
 pub mod pace;
+pub mod queue;
 pub mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,7 @@ use drain::Drain;
 use held::Held;
 use keeper::Claiming;
 use pace::Pace;
+use queue::Queue;
 use worker::{Job, Worker};
 
 /// How much a service does at once.
@@ -41,7 +43,6 @@ pub struct ServiceConfig {
 /// A running service. [`Service::drain`] ends it.
 pub struct Service {
     shared: Arc<Shared>,
-    jobs: Mutex<Option<Sender<Job>>>,
     workers: usize,
     worker_ends: Receiver<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub store: Arc<Store>,
     pub admission: Arc<Admission>,
     pub held: Arc<Held>,
+    pub queue: Queue,
     pub drain: Drain,
     pub claiming: Claiming,
     pub pace: Pace,
@@ -111,34 +113,27 @@ impl Service {
             store,
             admission: Admission::new(permits),
             held: Arc::default(),
+            queue: Queue::default(),
             drain: Drain::new(),
             claiming: Claiming::new(),
             pace: Pace::default(),
             running: AtomicUsize::new(0),
             events,
         });
-        let (sender, jobs) = bounded(permits);
         let (ended, worker_ends) = bounded(config.workers);
         let mut threads = Vec::new();
         for number in 0..config.workers {
-            let (shared, jobs, analyser) = (shared.clone(), jobs.clone(), analyser.clone());
-            let ended = ended.clone();
+            let (shared, analyser, ended) = (shared.clone(), analyser.clone(), ended.clone());
             threads.push(spawn(&format!("worker-{number}"), move || {
-                Worker { shared, jobs, analyser }.run();
+                Worker { shared, analyser }.run();
                 let _ = ended.send(()); // nobody waits unless a drain does
             })?);
         }
-        let feeder = (shared.clone(), sender.clone());
-        threads.push(spawn("feeder", move || feeder::run(&feeder.0, &feeder.1))?);
+        let feeder = shared.clone();
+        threads.push(spawn("feeder", move || feeder::run(&feeder))?);
         let keeper = shared.clone();
         threads.push(spawn("keeper", move || keeper::run(&keeper, instance))?);
-        Ok(Service {
-            shared,
-            jobs: Mutex::new(Some(sender)),
-            workers: config.workers,
-            worker_ends,
-            threads: Mutex::new(threads),
-        })
+        Ok(Service { shared, workers: config.workers, worker_ends, threads: Mutex::new(threads) })
     }
 
     /// Admits a text, commits it as a task and hands it to the workers.
@@ -149,10 +144,7 @@ impl Service {
         let id = self.shared.store.submit(text).map_err(Rejected::Store)?;
         // The feeder may have found the row first; then the task has its permit already.
         if let Some(hold) = self.shared.held.take(&id) {
-            if let Some(jobs) = &*lock(&self.jobs) {
-                // Never full: the channel has a place for every permit. In a drain the row stays QUEUED.
-                let _ = jobs.send(Job { permit, hold });
-            }
+            self.shared.queue.push(Job { permit, hold });
         }
         Ok(Accepted { id, position, expected_wait })
     }
@@ -162,11 +154,20 @@ impl Service {
         self.shared.store.look_up(id)
     }
 
-    /// Cancels a queued task, or asks a running one to stop: it stays RUNNING until its analyser has stopped.
+    /// Cancels a queued task, whose place is free then, or asks a running one to stop: it stays RUNNING until its analyser has
+    /// stopped.
     pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
+        // Its CANCELED may be seen before its permit is back.
+        let _finishing = self.shared.admission.finishing();
         let cancelled = self.shared.store.cancel(id)?;
-        if cancelled == Cancelled::Requested {
-            self.shared.held.stop(id);
+        match cancelled {
+            Cancelled::Requested => self.shared.held.stop(id),
+            Cancelled::Canceled => {
+                // On its way into the queue: turned back at its door. In the queue: taken out.
+                self.shared.held.stop(id);
+                self.shared.queue.remove(id);
+            }
+            Cancelled::TooLate | Cancelled::Unknown => {}
         }
         Ok(cancelled)
     }
@@ -181,10 +182,10 @@ impl Service {
     /// requests in hand finish first.
     pub fn begin_drain(&self) {
         self.shared.drain.begin();
-        *lock(&self.jobs) = None;
+        self.shared.queue.close();
     }
 
-    /// Lets the workers finish what they hold and what the channel holds, for at most `timeout`. What was not begun stays
+    /// Lets the workers finish what they hold and what the queue holds, for at most `timeout`. What was not begun stays
     /// QUEUED. How many tasks were still running then: the database shows them RUNNING.
     pub fn drain(&self, timeout: Duration) -> usize {
         self.begin_drain();

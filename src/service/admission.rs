@@ -19,7 +19,7 @@ pub struct Admission {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Finishing UPDATEs under way: their tasks may be seen terminal while their permits are still on the way back.
+    /// Finishing UPDATEs and cancels under way: their tasks may be seen terminal while their permits are still on the way back.
     finishing: usize,
 }
 
@@ -27,7 +27,7 @@ struct State {
 #[derive(Debug)]
 pub struct Permit(Arc<Admission>);
 
-/// Marks a finishing UPDATE that is under way, until dropped. Drop the task's permit first.
+/// Marks a finishing UPDATE or a cancel that is under way, until dropped. Drop the task's permit first.
 #[derive(Debug)]
 pub struct Finishing(Arc<Admission>);
 
@@ -73,7 +73,7 @@ impl Admission {
         Some(Permit(self.clone()))
     }
 
-    /// Says that a finishing UPDATE is about to be sent.
+    /// Says that an UPDATE that may end a task is about to be sent.
     pub fn finishing(self: &Arc<Self>) -> Finishing {
         lock(&self.state).finishing += 1;
         Finishing(self.clone())

@@ -1,10 +1,8 @@
 //! The feeder: finds QUEUED rows that nobody holds — a recovered backlog, rows whose INSERT was committed but whose answer
-//! was lost — and hands them to the workers as permits free up. The database is the queue; the channel is only its head.
+//! was lost — and hands them to the workers as permits free up. The database holds the whole queue; ours is only its head.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-use crossbeam_channel::Sender;
 
 use super::Shared;
 use super::worker::Job;
@@ -12,8 +10,8 @@ use crate::limits::{FEED_INTERVAL, FEED_ROWS};
 use crate::log::Bounded;
 use crate::task::TaskId;
 
-/// Feeds `jobs` until the drain begins.
-pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Job>) {
+/// Feeds the workers until the drain begins.
+pub(super) fn run(shared: &Arc<Shared>) {
     let trouble = Bounded::new();
     // Below every number: the first look starts at the oldest task.
     let mut after = -1;
@@ -23,7 +21,7 @@ pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Job>) {
                 let more = found.len() as i64 == FEED_ROWS;
                 // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
                 after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
-                hand_on(shared, jobs, found.into_iter().map(|(id, _)| id).collect());
+                hand_on(shared, found.into_iter().map(|(id, _)| id).collect());
                 if more {
                     continue;
                 }
@@ -35,7 +33,7 @@ pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Job>) {
 }
 
 /// Hands tasks on, oldest first, each when there is a permit for it.
-fn hand_on(shared: &Arc<Shared>, jobs: &Sender<Job>, mut queued: VecDeque<TaskId>) {
+fn hand_on(shared: &Arc<Shared>, mut queued: VecDeque<TaskId>) {
     while let Some(id) = queued.front() {
         if shared.drain.begun() {
             return;
@@ -46,8 +44,7 @@ fn hand_on(shared: &Arc<Shared>, jobs: &Sender<Job>, mut queued: VecDeque<TaskId
         };
         if let Some(permit) = shared.admission.wait(FEED_INTERVAL) {
             queued.pop_front();
-            // Never full: the channel has a place for every permit.
-            let _ = jobs.send(Job { permit, hold });
+            shared.queue.push(Job { permit, hold });
         }
     }
 }

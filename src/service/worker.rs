@@ -1,4 +1,4 @@
-//! A worker: an OS thread that takes jobs from the bounded channel, one at a time: claim ▸ analyse ▸ finish.
+//! A worker: an OS thread that takes jobs from the queue, one at a time: claim ▸ analyse ▸ finish.
 //!
 //! What it must never do: analyse a task it does not know to be its own, or give up a write that the database may still
 //! take. Where an answer is lost it reads the row back before it acts (DESIGN section 3).
@@ -7,8 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-use crossbeam_channel::Receiver;
 
 use super::Shared;
 use super::admission::Permit;
@@ -34,7 +32,6 @@ pub struct Job {
 /// One worker's view of the service.
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) jobs: Receiver<Job>,
     pub(super) analyser: Arc<dyn Analyser>,
 }
 
@@ -46,9 +43,9 @@ enum ReadBack {
 }
 
 impl Worker {
-    /// Works until the channel is closed and empty, or the drain has expired.
+    /// Works until the queue is closed and empty, or the drain has expired.
     pub fn run(&self) {
-        for job in &self.jobs {
+        while let Some(job) = self.shared.queue.take() {
             self.work(job);
         }
     }
