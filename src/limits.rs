@@ -114,6 +114,8 @@ pub const FEED_INTERVAL: Duration = Duration::from_millis(500);
 pub const FEED_ROWS: i64 = 1024;
 /// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
 pub const FEED_AGE: Duration = Duration::from_secs(1);
+/// Longest `Idempotency-Key`, bytes: any UUID or hash fits, and the index stays small.
+pub const KEY_BYTES: usize = 255;
 /// Bytes of a failure reason kept in the row; the rest is cut.
 pub const REASON_BYTES: usize = 1024;
 /// Default of `--drain-timeout`: how long SIGTERM waits for work in hand.

@@ -7,6 +7,7 @@ pub mod admission;
 pub mod drain;
 pub mod feeder;
 pub mod held;
+pub mod intake;
 pub mod keeper;
 pub mod pace;
 pub mod queue;
@@ -26,10 +27,11 @@ use crate::{lock, log};
 use admission::Admission;
 use drain::Drain;
 use held::Held;
+pub use intake::{Accepted, Once, Rejected};
 use keeper::Claiming;
 use pace::Pace;
 use queue::Queue;
-use worker::{Job, Worker};
+use worker::Worker;
 
 /// How much a service does at once.
 #[derive(Debug, Clone, Copy)]
@@ -67,26 +69,6 @@ pub(crate) struct Shared {
 pub enum Event {
     /// The instance lock was lost, and the session described here has it now.
     InstanceLockLost(String),
-}
-
-/// A submission that was committed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
-    /// The new task.
-    pub id: TaskId,
-    /// Tasks in hand before it.
-    pub position: usize,
-    /// How long it will wait for a worker, by the pace of the last tasks.
-    pub expected_wait: Duration,
-}
-
-/// Why a submission was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rejected {
-    /// Workers and queue are full; nothing was stored. Worth another try after this.
-    Full(Duration),
-    /// The database did not take it; the error says whether a row may exist.
-    Store(StoreError),
 }
 
 impl Shared {
@@ -134,19 +116,6 @@ impl Service {
         let keeper = shared.clone();
         threads.push(spawn("keeper", move || keeper::run(&keeper, instance))?);
         Ok(Service { shared, workers: config.workers, worker_ends, threads: Mutex::new(threads) })
-    }
-
-    /// Admits a text, commits it as a task and hands it to the workers.
-    pub fn submit(&self, text: String) -> Result<Accepted, Rejected> {
-        let position = self.shared.admission.taken();
-        let expected_wait = self.shared.pace.expected_wait(position, self.workers);
-        let Some(permit) = self.shared.admission.admit() else { return Err(Rejected::Full(expected_wait)) };
-        let id = self.shared.store.submit(text).map_err(Rejected::Store)?;
-        // The feeder may have found the row first; then the task has its permit already.
-        if let Some(hold) = self.shared.held.take(&id) {
-            self.shared.queue.push(Job { permit, hold });
-        }
-        Ok(Accepted { id, position, expected_wait })
     }
 
     /// What the database says of a task; None: there is none.

@@ -8,6 +8,7 @@ pub mod errand;
 pub mod error;
 pub mod finish;
 pub mod instance;
+pub mod keys;
 pub mod lane;
 pub mod lookup;
 pub mod recovery;
@@ -34,10 +35,11 @@ use crate::task::{Status, TaskId};
 use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
+use keys::FindKey;
 use lane::Lane;
 use lookup::LookUp;
 use session::{Pool, Session};
-use submit::Submit;
+use submit::{Submission, Submit};
 
 /// How a store reaches its database.
 #[derive(Debug, Clone)]
@@ -70,6 +72,7 @@ pub struct Store {
     pool: Pool,
     owner: String,
     submit: Lane<Submit>,
+    find_key: Lane<FindKey>,
     claim: Lane<Claim>,
     finish: Lane<FinishBatch>,
     look_up: Lane<LookUp>,
@@ -77,7 +80,7 @@ pub struct Store {
 }
 
 /// Lanes of a store: one per field of [`Store`].
-const LANES: usize = 5;
+const LANES: usize = 6;
 
 impl Store {
     /// Prepares lanes and a pool. Opens no connection, changes no row.
@@ -89,6 +92,7 @@ impl Store {
         let owner = config.owner.clone();
         Store {
             submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
+            find_key: Lane::start(FindKey, pool.clone(), LANE_WIDTH, patience),
             claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
             finish: Lane::start(FinishBatch { owner: owner.clone() }, pool.clone(), LANE_WIDTH, patience),
             look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
@@ -122,7 +126,27 @@ impl Store {
 
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
-        self.submit.call(text)
+        let stored = self.submit.call(Submission { text, key: None })?;
+        stored.ok_or_else(|| StoreError::Unknown("a task without a key was not stored".into()))
+    }
+
+    /// Commits a new QUEUED task under an idempotency key; None: another task has the key.
+    pub fn submit_once(&self, text: &str, key: &str) -> Result<Option<TaskId>, StoreError> {
+        self.submit.call(Submission { text: text.into(), key: Some(key.into()) })
+    }
+
+    /// The task that has this idempotency key.
+    pub fn find_key(&self, key: &str) -> Result<Option<TaskId>, StoreError> {
+        self.find_key.call(key.into())
+    }
+
+    /// Whether a task has exactly this text; None: there is no such task.
+    pub fn has_text(&self, id: &TaskId, text: &str) -> Result<Option<bool>, StoreError> {
+        let (id, text) = (id.clone(), text.to_owned());
+        self.errands.ask(move |session| {
+            let rows = session.query(sql::HAS_TEXT, &[&id.as_str(), &text])?;
+            Ok(rows.first().map(|row| row.get(0)))
+        })
     }
 
     /// Claims a task; None: it is not QUEUED.

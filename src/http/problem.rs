@@ -48,6 +48,12 @@ pub fn too_late(id: &TaskId) -> Reply {
     problem_with(409, "Conflict", format_args!("{id} has ended already"), &[("cancel", json!("too_late"))])
 }
 
+/// 422: the key names an earlier submission of another text.
+pub fn key_reused() -> Reply {
+    let detail = "Idempotency-Key belongs to a task with another text: send a new text under a new key";
+    problem(422, "Unprocessable Content", detail)
+}
+
 /// 405, with the methods that would be allowed.
 pub fn method_not_allowed(method: &str, allow: String) -> Reply {
     let mut reply = problem(405, "Method Not Allowed", format_args!("{method} is not possible here; allowed: {allow}"));

@@ -5,9 +5,13 @@ use serde_json::{Map, Value, json};
 use super::exchange::{Exchange, Reply};
 use super::problem::{self, json_reply};
 use super::submission::Submission;
-use crate::service::{Rejected, Service};
+use crate::limits::KEY_BYTES;
+use crate::service::{Accepted, Once, Rejected, Service};
 use crate::store::{Cancelled, TaskRow};
 use crate::task::{Status, TaskId};
+
+/// Names a submission, so that repeating it makes no second task.
+const KEY_FIELD: &str = "Idempotency-Key";
 
 /// `POST /tasks`: 202 once the task's row is committed.
 pub fn create(service: &Service, exchange: &Exchange) -> Reply {
@@ -19,19 +23,52 @@ pub fn create(service: &Service, exchange: &Exchange) -> Reply {
         Ok(submission) => submission,
         Err(why) => return problem::bad_request(why),
     };
-    match service.submit(submission.text) {
-        Ok(accepted) => {
-            let queue = json!({
-                "position": accepted.position,
-                "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
-            });
-            let body = json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue});
-            let mut reply = json_reply(202, &body);
-            reply.headers.push(("Location", format!("/tasks/{}", accepted.id.to_segment())));
+    let Some(key) = exchange.header(KEY_FIELD) else {
+        return service.submit(submission.text).map_or_else(rejected, |accepted| created(&accepted));
+    };
+    if key.is_empty() || key.len() > KEY_BYTES || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return problem::bad_request(format_args!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters"));
+    }
+    match service.submit_once(submission.text, key) {
+        Ok(Once::New(accepted)) => created(&accepted),
+        Ok(Once::Known(id)) => replayed(service, &id),
+        Ok(Once::KeyReused) => problem::key_reused(),
+        Err(why) => rejected(why),
+    }
+}
+
+fn created(accepted: &Accepted) -> Reply {
+    let queue = json!({
+        "position": accepted.position,
+        "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
+    });
+    let body = json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue});
+    task_accepted(&accepted.id, &body)
+}
+
+/// The task of an earlier request with the same key, as it is now.
+fn replayed(service: &Service, id: &TaskId) -> Reply {
+    match service.look_up(id) {
+        Ok(Some(row)) => {
+            let mut reply = task_accepted(id, &json!({"id": id.as_str(), "status": row.status}));
+            reply.headers.push(("Idempotency-Replayed", "true".into()));
             reply
         }
-        Err(Rejected::Full(expected_wait)) => problem::full(expected_wait),
-        Err(Rejected::Store(error)) => problem::store_trouble(&error),
+        Ok(None) => no_such_task(id),
+        Err(error) => problem::store_trouble(&error),
+    }
+}
+
+fn task_accepted(id: &TaskId, body: &Value) -> Reply {
+    let mut reply = json_reply(202, body);
+    reply.headers.push(("Location", format!("/tasks/{}", id.to_segment())));
+    reply
+}
+
+fn rejected(why: Rejected) -> Reply {
+    match why {
+        Rejected::Full(expected_wait) => problem::full(expected_wait),
+        Rejected::Store(error) => problem::store_trouble(&error),
     }
 }
 

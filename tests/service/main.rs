@@ -6,6 +6,7 @@ mod admission;
 mod analysers;
 mod claims;
 mod drain;
+mod keys;
 mod life;
 mod lost_answers;
 mod lost_database;
