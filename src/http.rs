@@ -2,7 +2,7 @@
 //!
 //! Outside in: [`door`] accepts, [`porter`] serves one client with [`head`]'s strict parsing, [`upstream`] carries whole
 //! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`routes`] picks an
-//! action: [`tasks`] or [`admin`]. Nothing here decides what may happen to a task.
+//! action: [`tasks`] or [`admin`]; [`waiters`] answers later, when a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod caps;
@@ -10,8 +10,10 @@ pub mod client;
 pub mod crew;
 pub mod door;
 pub mod exchange;
+pub mod guest;
 pub mod head;
 pub mod porter;
+pub mod prefer;
 pub mod private_dir;
 pub mod problem;
 pub mod quota;
@@ -21,7 +23,9 @@ pub mod server;
 pub mod submission;
 pub mod tasks;
 pub mod upstream;
+pub mod waiters;
 
 pub use caps::DoorLimits;
 pub use exchange::{Exchange, Reply};
 pub use server::Server;
+pub use waiters::Waiters;

@@ -11,6 +11,7 @@ pub mod intake;
 pub mod keeper;
 pub mod pace;
 pub mod queue;
+pub mod watch;
 pub mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +32,7 @@ pub use intake::{Accepted, Once, Rejected};
 use keeper::Claiming;
 use pace::Pace;
 use queue::Queue;
+use watch::Watch;
 use worker::Worker;
 
 /// How much a service does at once.
@@ -123,6 +125,16 @@ impl Service {
         self.shared.store.look_up(id)
     }
 
+    /// The same for many tasks in one question, in their order.
+    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.shared.store.look_up_all(ids)
+    }
+
+    /// Hints that tasks may have ended.
+    pub fn watch(&self) -> &Watch {
+        &self.shared.held.watch
+    }
+
     /// Cancels a queued task, whose place is free then, or asks a running one to stop: it stays RUNNING until its analyser has
     /// stopped.
     pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
@@ -135,6 +147,8 @@ impl Service {
                 // On its way into the queue: turned back at its door. In the queue: taken out.
                 self.shared.held.stop(id);
                 self.shared.queue.remove(id);
+                // It may have been in nobody's hands.
+                self.shared.held.watch.hint(id);
             }
             Cancelled::TooLate | Cancelled::Unknown => {}
         }

@@ -36,7 +36,7 @@ use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
 use keys::FindKey;
-use lane::Lane;
+use lane::{Lane, Operation};
 use lookup::LookUp;
 use session::{Pool, Session};
 use submit::{Submission, Submit};
@@ -195,6 +195,12 @@ impl Store {
     /// What the row says; None: there is none.
     pub fn look_up(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
         self.look_up.call(id.clone())
+    }
+
+    /// The same for many tasks in one statement, in their order.
+    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let ids = ids.to_vec();
+        self.errands.ask(move |session| LookUp.run(session, &ids))
     }
 
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be

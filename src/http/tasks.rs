@@ -2,9 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+use std::time::Duration;
+
 use super::exchange::{Exchange, Reply};
+use super::prefer;
 use super::problem::{self, json_reply};
+use super::routes::Answer;
 use super::submission::Submission;
+use super::waiters::Pending;
 use crate::limits::KEY_BYTES;
 use crate::service::{Accepted, Once, Rejected, Service};
 use crate::store::{Cancelled, TaskRow};
@@ -13,50 +18,57 @@ use crate::task::{Status, TaskId};
 /// Names a submission, so that repeating it makes no second task.
 const KEY_FIELD: &str = "Idempotency-Key";
 
-/// `POST /tasks`: 202 once the task's row is committed.
-pub fn create(service: &Service, exchange: &Exchange) -> Reply {
-    if let Some(other) = exchange.header("Content-Type").filter(|value| !is_json(value)) {
-        let detail = format!("Content-Type is {other}; send application/json");
-        return problem::problem(415, "Unsupported Media Type", detail);
-    }
-    let submission = match Submission::parse(exchange.body()) {
-        Ok(submission) => submission,
-        Err(why) => return problem::bad_request(why),
+/// `POST /tasks`: 202 once the task's row is committed; with `Prefer: wait`, when it has ended.
+pub fn create(service: &Service, exchange: &Exchange) -> Answer {
+    let (id, accepted) = match submit(service, exchange) {
+        Ok(submitted) => submitted,
+        Err(refusal) => return Answer::Now(refusal),
     };
-    let Some(key) = exchange.header(KEY_FIELD) else {
-        return service.submit(submission.text).map_or_else(rejected, |accepted| created(&accepted));
-    };
-    if key.is_empty() || key.len() > KEY_BYTES || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return problem::bad_request(format_args!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters"));
-    }
-    match service.submit_once(submission.text, key) {
-        Ok(Once::New(accepted)) => created(&accepted),
-        Ok(Once::Known(id)) => replayed(service, &id),
-        Ok(Once::KeyReused) => problem::key_reused(),
-        Err(why) => rejected(why),
+    match prefer::wait(exchange) {
+        None => Answer::Now(accepted),
+        Some(Duration::ZERO) => Answer::Now(prefer::applied(accepted, Duration::ZERO)),
+        Some(wait) => Answer::WhenEnded(Pending { id, wait, accepted: Some(accepted) }),
     }
 }
 
-fn created(accepted: &Accepted) -> Reply {
+/// The task and what is said of it, or the refusal.
+fn submit(service: &Service, exchange: &Exchange) -> Result<(TaskId, Reply), Reply> {
+    if let Some(other) = exchange.header("Content-Type").filter(|value| !is_json(value)) {
+        let detail = format!("Content-Type is {other}; send application/json");
+        return Err(problem::problem(415, "Unsupported Media Type", detail));
+    }
+    let submission = Submission::parse(exchange.body()).map_err(problem::bad_request)?;
+    let Some(key) = exchange.header(KEY_FIELD) else {
+        return service.submit(submission.text).map(created).map_err(rejected);
+    };
+    if key.is_empty() || key.len() > KEY_BYTES || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let detail = format_args!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters");
+        return Err(problem::bad_request(detail));
+    }
+    match service.submit_once(submission.text, key).map_err(rejected)? {
+        Once::New(accepted) => Ok(created(accepted)),
+        Once::Known(id) => replayed(service, id),
+        Once::KeyReused => Err(problem::key_reused()),
+    }
+}
+
+fn created(accepted: Accepted) -> (TaskId, Reply) {
     let queue = json!({
         "position": accepted.position,
         "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
     });
     let body = json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue});
-    task_accepted(&accepted.id, &body)
+    let reply = task_accepted(&accepted.id, &body);
+    (accepted.id, reply)
 }
 
 /// The task of an earlier request with the same key, as it is now.
-fn replayed(service: &Service, id: &TaskId) -> Reply {
-    match service.look_up(id) {
-        Ok(Some(row)) => {
-            let mut reply = task_accepted(id, &json!({"id": id.as_str(), "status": row.status}));
-            reply.headers.push(("Idempotency-Replayed", "true".into()));
-            reply
-        }
-        Ok(None) => no_such_task(id),
-        Err(error) => problem::store_trouble(&error),
-    }
+fn replayed(service: &Service, id: TaskId) -> Result<(TaskId, Reply), Reply> {
+    let row = service.look_up(&id).map_err(|error| problem::store_trouble(&error))?;
+    let row = row.ok_or_else(|| no_such_task(&id))?;
+    let mut reply = task_accepted(&id, &json!({"id": id.as_str(), "status": row.status}));
+    reply.headers.push(("Idempotency-Replayed", "true".into()));
+    Ok((id, reply))
 }
 
 fn task_accepted(id: &TaskId, body: &Value) -> Reply {
@@ -72,13 +84,24 @@ fn rejected(why: Rejected) -> Reply {
     }
 }
 
-/// `GET /tasks/{id}`: what the database says.
-pub fn show(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
-    match service.look_up(id) {
-        Ok(Some(row)) => json_reply(200, &task_json(&row)),
-        Ok(None) => no_such_task(id),
-        Err(error) => problem::store_trouble(&error),
+/// `GET /tasks/{id}`: what the database says; with `Prefer: wait`, when the task has ended.
+pub fn show(service: &Service, exchange: &Exchange, id: &TaskId) -> Answer {
+    let wait = prefer::wait(exchange);
+    let row = match service.look_up(id) {
+        Ok(Some(row)) => row,
+        Ok(None) => return Answer::Now(no_such_task(id)),
+        Err(error) => return Answer::Now(problem::store_trouble(&error)),
+    };
+    match wait {
+        None => Answer::Now(shown(&row)),
+        Some(wait) if wait.is_zero() || row.has_ended() => Answer::Now(prefer::applied(shown(&row), wait)),
+        Some(wait) => Answer::WhenEnded(Pending { id: row.id, wait, accepted: None }),
     }
+}
+
+/// A task as clients see it.
+pub(super) fn shown(row: &TaskRow) -> Reply {
+    json_reply(200, &task_json(row))
 }
 
 /// `POST /tasks/{id}/cancel` and `DELETE /tasks/{id}`: 202 when it is cancelled or asked to stop, 409 when it is too late.
@@ -93,7 +116,8 @@ pub fn cancel(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
     }
 }
 
-fn no_such_task(id: &TaskId) -> Reply {
+/// 404.
+pub(super) fn no_such_task(id: &TaskId) -> Reply {
     problem::not_found(format_args!("there is no task {id}"))
 }
 

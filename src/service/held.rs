@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::watch::Watch;
 use crate::lock;
 use crate::task::{Stop, TaskId};
 
@@ -11,6 +12,8 @@ use crate::task::{Stop, TaskId};
 #[derive(Debug, Default)]
 pub struct Held {
     tasks: Mutex<HashMap<TaskId, Stop>>,
+    /// Told when a task leaves.
+    pub watch: Watch,
 }
 
 /// Sole possession of a task within this process, until dropped.
@@ -56,6 +59,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         lock(&self.held.tasks).remove(&self.id);
+        self.held.watch.hint(&self.id);
     }
 }
 

@@ -12,3 +12,4 @@ mod lost_answers;
 mod lost_database;
 mod requests;
 mod start;
+mod waits;

@@ -45,6 +45,12 @@ impl Client {
 
     /// Sends a request and reads its answer.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        self.send(method, target, headers, body);
+        self.answer(method == "HEAD")
+    }
+
+    /// Sends a request whose answer may be long in coming.
+    pub fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut request = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
         for (name, value) in headers {
             request += &format!("{name}: {value}\r\n");
@@ -52,10 +58,15 @@ impl Client {
         request += &format!("Content-Length: {}\r\n\r\n", body.len());
         let request = [request.as_bytes(), body].concat();
         self.stream.get_mut().write_all(&request).expect("send");
-        self.answer(method == "HEAD")
     }
 
-    fn answer(&mut self, head_only: bool) -> Reply {
+    /// Closes the sending side.
+    pub fn send_no_more(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).expect("shutdown");
+    }
+
+    /// Reads the answer to what was sent.
+    pub fn answer(&mut self, head_only: bool) -> Reply {
         let mut line = || {
             let mut line = String::new();
             self.stream.read_line(&mut line).expect("a line of the head");
