@@ -5,6 +5,7 @@
 //! action: [`tasks`] or [`admin`]; [`waiters`] answers later, when a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
+pub mod batch;
 pub mod caps;
 pub mod client;
 pub mod crew;

@@ -124,6 +124,8 @@ pub const FEED_AGE: Duration = Duration::from_secs(1);
 pub const KEY_BYTES: usize = 255;
 /// Hints about watched tasks not yet taken: more than clients who could wait for one.
 pub const WATCH_HINTS: usize = 4096;
+/// Lines of one batch. Its reply has a line for each, and must fit into [`REPLY_BYTES`].
+pub const BATCH_LINES: usize = 5000;
 /// Bytes of a failure reason kept in the row; the rest is cut.
 pub const REASON_BYTES: usize = 1024;
 /// Default of `--drain-timeout`: how long SIGTERM waits for work in hand.

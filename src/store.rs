@@ -126,13 +126,18 @@ impl Store {
 
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
-        let stored = self.submit.call(Submission { text, key: None })?;
-        stored.ok_or_else(|| StoreError::Unknown("a task without a key was not stored".into()))
+        one(self.submit.call(Submission::One { text, key: None })?)
+    }
+
+    /// Commits new QUEUED tasks, all or none; one id for each text, in their order.
+    pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<TaskId>, StoreError> {
+        self.submit.call(Submission::Many(texts))?.ok_or_else(not_stored)
     }
 
     /// Commits a new QUEUED task under an idempotency key; None: another task has the key.
     pub fn submit_once(&self, text: &str, key: &str) -> Result<Option<TaskId>, StoreError> {
-        self.submit.call(Submission { text: text.into(), key: Some(key.into()) })
+        let stored = self.submit.call(Submission::One { text: text.into(), key: Some(key.into()) })?;
+        stored.map(|ids| one(Some(ids))).transpose()
     }
 
     /// The task that has this idempotency key.
@@ -211,6 +216,15 @@ impl Store {
             Ok(rows.iter().map(|row| (TaskId::new(row.get::<_, String>(0)), row.get(1))).collect())
         })
     }
+}
+
+fn one(stored: Option<Vec<TaskId>>) -> Result<TaskId, StoreError> {
+    stored.and_then(|mut ids| ids.pop()).ok_or_else(not_stored)
+}
+
+/// Cannot be: only a key that is taken keeps a row from being stored.
+fn not_stored() -> StoreError {
+    StoreError::Unknown("a task without a key was not stored".into())
 }
 
 /// Does `work` on a connection of its own in a thread of its own, and waits at most `bound` for it.

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 use super::exchange::{Exchange, Reply};
-use super::prefer;
 use super::problem::{self, json_reply};
 use super::routes::Answer;
 use super::submission::Submission;
 use super::waiters::Pending;
-use crate::limits::KEY_BYTES;
+use super::{batch, prefer};
+use crate::limits::{BATCH_LINES, KEY_BYTES};
 use crate::service::{Accepted, Once, Rejected, Service};
 use crate::store::{Cancelled, TaskRow};
 use crate::task::{Status, TaskId};
@@ -18,8 +18,21 @@ use crate::task::{Status, TaskId};
 /// Names a submission, so that repeating it makes no second task.
 const KEY_FIELD: &str = "Idempotency-Key";
 
-/// `POST /tasks`: 202 once the task's row is committed; with `Prefer: wait`, when it has ended.
+/// The content type of one task.
+const SINGLE: &str = "application/json";
+/// The content type of a batch.
+const BATCH: &str = "application/x-ndjson";
+
+/// `POST /tasks`: 202 once the task's row is committed; with `Prefer: wait`, when it has ended. A batch is never waited for.
 pub fn create(service: &Service, exchange: &Exchange) -> Answer {
+    let media_type = exchange.header("Content-Type").map(media_type);
+    if media_type.is_some_and(|sent| sent.eq_ignore_ascii_case(BATCH)) {
+        return Answer::Now(submit_batch(service, exchange).unwrap_or_else(|refusal| refusal));
+    }
+    if let Some(other) = media_type.filter(|sent| !sent.eq_ignore_ascii_case(SINGLE)) {
+        let detail = format!("Content-Type is {other}; send {SINGLE}, or {BATCH} for a batch");
+        return Answer::Now(problem::problem(415, "Unsupported Media Type", detail));
+    }
     let (id, accepted) = match submit(service, exchange) {
         Ok(submitted) => submitted,
         Err(refusal) => return Answer::Now(refusal),
@@ -33,10 +46,6 @@ pub fn create(service: &Service, exchange: &Exchange) -> Answer {
 
 /// The task and what is said of it, or the refusal.
 fn submit(service: &Service, exchange: &Exchange) -> Result<(TaskId, Reply), Reply> {
-    if let Some(other) = exchange.header("Content-Type").filter(|value| !is_json(value)) {
-        let detail = format!("Content-Type is {other}; send application/json");
-        return Err(problem::problem(415, "Unsupported Media Type", detail));
-    }
     let submission = Submission::parse(exchange.body()).map_err(problem::bad_request)?;
     let Some(key) = exchange.header(KEY_FIELD) else {
         return service.submit(submission.text).map(created).map_err(rejected);
@@ -52,14 +61,32 @@ fn submit(service: &Service, exchange: &Exchange) -> Result<(TaskId, Reply), Rep
     }
 }
 
+/// All tasks of a batch, one line for each, or the refusal of all.
+fn submit_batch(service: &Service, exchange: &Exchange) -> Result<Reply, Reply> {
+    if exchange.header(KEY_FIELD).is_some() {
+        return Err(problem::bad_request(format_args!("{KEY_FIELD}: names one task, and cannot name a batch")));
+    }
+    let lines = batch::lines(exchange.body());
+    if lines > BATCH_LINES {
+        return Err(problem::batch_too_long(lines, BATCH_LINES));
+    }
+    let texts = batch::parse(exchange.body()).map_err(problem::bad_request)?;
+    let accepted = service.submit_all(texts).map_err(rejected)?;
+    let body: String = accepted.iter().map(|task| format!("{}\n", accepted_json(task))).collect();
+    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body: body.into_bytes() })
+}
+
 fn created(accepted: Accepted) -> (TaskId, Reply) {
+    let reply = task_accepted(&accepted.id, &accepted_json(&accepted));
+    (accepted.id, reply)
+}
+
+fn accepted_json(accepted: &Accepted) -> Value {
     let queue = json!({
         "position": accepted.position,
         "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
     });
-    let body = json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue});
-    let reply = task_accepted(&accepted.id, &body);
-    (accepted.id, reply)
+    json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue})
 }
 
 /// The task of an earlier request with the same key, as it is now.
@@ -80,6 +107,7 @@ fn task_accepted(id: &TaskId, body: &Value) -> Reply {
 fn rejected(why: Rejected) -> Reply {
     match why {
         Rejected::Full(expected_wait) => problem::full(expected_wait),
+        Rejected::NeverFits { texts, places } => problem::batch_too_long(texts, places),
         Rejected::Store(error) => problem::store_trouble(&error),
     }
 }
@@ -121,9 +149,9 @@ pub(super) fn no_such_task(id: &TaskId) -> Reply {
     problem::not_found(format_args!("there is no task {id}"))
 }
 
-fn is_json(content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    media_type.eq_ignore_ascii_case("application/json")
+/// A content type without its parameters.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 fn task_json(row: &TaskRow) -> Value {
@@ -145,4 +173,22 @@ fn task_json(row: &TaskRow) -> Value {
         }
     }
     Value::Object(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::REPLY_BYTES;
+
+    #[test]
+    fn the_reply_to_the_longest_batch_may_be_sent() {
+        let longest = Accepted {
+            id: TaskId::from_number(999_999_999_999_999_999),
+            position: usize::MAX,
+            expected_wait: Duration::from_millis(u64::MAX),
+        };
+        assert!((accepted_json(&longest).to_string().len() + 1) * BATCH_LINES <= REPLY_BYTES);
+    }
 }

@@ -36,6 +36,13 @@ pub enum Once {
 pub enum Rejected {
     /// Workers and queue are full; nothing was stored. Worth another try after this.
     Full(Duration),
+    /// There are fewer places in all than texts; nothing was stored, and no other try would fare better.
+    NeverFits {
+        /// How many came together.
+        texts: usize,
+        /// How many places there are.
+        places: usize,
+    },
     /// The database did not take it; the error says whether a row may exist.
     Store(StoreError),
 }
@@ -76,6 +83,20 @@ impl Service {
         }
     }
 
+    /// Admits all of the texts or none, and commits them together: their numbers rise in the order of the texts.
+    pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<Accepted>, Rejected> {
+        let (places, count) = (self.shared.admission.total(), texts.len());
+        if count > places {
+            return Err(Rejected::NeverFits { texts: count, places });
+        }
+        let first = self.shared.admission.taken();
+        let full = || Rejected::Full(self.place(first + count.saturating_sub(1)).expected_wait);
+        let permits = self.shared.admission.admit_all(count).ok_or_else(full)?;
+        let ids = self.shared.store.submit_all(texts)?;
+        let tasks = ids.into_iter().zip(permits).enumerate();
+        Ok(tasks.map(|(n, (id, permit))| self.hand_on(id, self.place(first + n), permit)).collect())
+    }
+
     /// What the key says of this text; None: nobody has it.
     fn known(&self, text: &str, key: &str) -> Result<Option<Once>, StoreError> {
         let Some(id) = self.shared.store.find_key(key).map_err(StoreError::of_question)? else { return Ok(None) };
@@ -84,10 +105,13 @@ impl Service {
     }
 
     fn admit(&self) -> Result<(Place, Permit), Rejected> {
-        let position = self.shared.admission.taken();
-        let expected_wait = self.shared.pace.expected_wait(position, self.workers);
-        let permit = self.shared.admission.admit().ok_or(Rejected::Full(expected_wait))?;
-        Ok((Place { position, expected_wait }, permit))
+        let place = self.place(self.shared.admission.taken());
+        let permit = self.shared.admission.admit().ok_or(Rejected::Full(place.expected_wait))?;
+        Ok((place, permit))
+    }
+
+    fn place(&self, position: usize) -> Place {
+        Place { position, expected_wait: self.shared.pace.expected_wait(position, self.workers) }
     }
 
     /// Brings a committed task to the queue.

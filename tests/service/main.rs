@@ -4,6 +4,7 @@ mod harness;
 
 mod admission;
 mod analysers;
+mod batches;
 mod claims;
 mod drain;
 mod keys;
