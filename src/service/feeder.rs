@@ -6,10 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::Sender;
-
 use super::Shared;
-use super::held::Hold;
 use crate::limits::{FEED_INTERVAL, FEED_ROWS};
 use crate::log::{self, Bounded};
 use crate::store::StoreError;
@@ -23,8 +20,8 @@ struct Feeder<'a> {
     after: i64,
 }
 
-/// Feeds `jobs` until the drain begins.
-pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Hold>) {
+/// Feeds the workers until the drain begins.
+pub(super) fn run(shared: &Arc<Shared>) {
     let trouble = Bounded::new();
     let mut feeder = Feeder { shared, backlog: VecDeque::new(), after: -1 };
     while !shared.drain.begun() {
@@ -32,7 +29,7 @@ pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Hold>) {
         if let Err(error) = feeder.look() {
             trouble.line(format_args!("looking for tasks: {error}"));
         }
-        feeder.hand_on(jobs, next_look);
+        feeder.hand_on(next_look);
         let through = feeder.backlog.is_empty() && feeder.after >= 0;
         if !through {
             shared.drain.pause(next_look.saturating_duration_since(Instant::now()));
@@ -60,7 +57,7 @@ impl Feeder<'_> {
     }
 
     /// Hands tasks on, each when there is a permit for it, until the next look is due.
-    fn hand_on(&mut self, jobs: &Sender<Hold>, next_look: Instant) {
+    fn hand_on(&mut self, next_look: Instant) {
         while let Some(id) = self.backlog.front() {
             if self.shared.drain.begun() {
                 return;
@@ -68,10 +65,8 @@ impl Feeder<'_> {
             if !self.shared.held.has(id) {
                 let left = next_look.saturating_duration_since(Instant::now());
                 let Some(permit) = self.shared.admission.wait(left) else { return };
-                let hold = self.shared.held.take(id, permit);
-                // Full of tasks that were cancelled in it: workers will pass over those at once.
-                if hold.is_some_and(|hold| jobs.try_send(hold).is_err()) {
-                    return;
+                if let Some(hold) = self.shared.held.take(id, permit) {
+                    self.shared.handoff.send(hold);
                 }
             }
             self.backlog.pop_front();
