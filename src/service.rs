@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub pace: Pace,
     /// Tasks RUNNING in the database on our account.
     pub running: AtomicUsize,
+    /// QUEUED rows that wait for a permit, as far as the feeder has seen them: at least so many.
+    pub backlog: AtomicUsize,
     events: Sender<Event>,
 }
 
@@ -102,6 +104,7 @@ impl Service {
             claiming: Claiming::new(),
             pace: Pace::default(),
             running: AtomicUsize::new(0),
+            backlog: AtomicUsize::new(0),
             events,
         });
         let (ended, worker_ends) = bounded(config.workers);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Shared;
 use super::worker::Job;
@@ -34,7 +35,10 @@ pub(super) fn run(shared: &Arc<Shared>) {
 
 /// Hands tasks on, oldest first, each when there is a permit for it.
 fn hand_on(shared: &Arc<Shared>, mut queued: VecDeque<TaskId>) {
+    // What a submitter has brought to our queue already is no backlog.
+    queued.retain(|id| !shared.held.has(id));
     while let Some(id) = queued.front() {
+        shared.backlog.store(queued.len(), Ordering::Relaxed);
         if shared.drain.begun() {
             return;
         }
@@ -47,4 +51,5 @@ fn hand_on(shared: &Arc<Shared>, mut queued: VecDeque<TaskId>) {
             shared.queue.push(Job { permit, hold });
         }
     }
+    shared.backlog.store(0, Ordering::Relaxed);
 }

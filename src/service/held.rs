@@ -36,6 +36,11 @@ impl Held {
         Some(Hold { held: self.clone(), id: id.clone(), stop })
     }
 
+    /// Whether somebody in this process has it.
+    pub fn has(&self, id: &TaskId) -> bool {
+        lock(&self.tasks).contains_key(id)
+    }
+
     /// Tells the task's analysis to stop, if it is in hand here.
     pub fn stop(&self, id: &TaskId) {
         if let Some(stop) = lock(&self.tasks).get(id) {
@@ -72,10 +77,11 @@ mod tests {
         let held = Arc::new(Held::default());
         let id = TaskId::from_number(7);
         let hold = held.take(&id).expect("free");
-        assert!(held.take(&id).is_none());
+        assert!(held.has(&id) && held.take(&id).is_none());
         held.stop(&id);
         assert!(hold.stop().requested());
         drop(hold);
+        assert!(!held.has(&id));
         assert!(!held.take(&id).expect("free again").stop().requested());
     }
 }

@@ -7,6 +7,7 @@ mod analysers;
 mod batches;
 mod claims;
 mod drain;
+mod estimates;
 mod keys;
 mod life;
 mod lost_answers;
