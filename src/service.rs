@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub leased: bool,
     /// Tasks RUNNING in the database on our account.
     pub running: AtomicUsize,
+    /// QUEUED rows that wait for a permit, as far as the feeder has seen them: at least so many.
+    pub backlog: AtomicUsize,
     events: Sender<Event>,
 }
 
@@ -114,6 +116,7 @@ impl Service {
             pace: Pace::default(),
             leased: matches!(tenure, Tenure::Leased(_)),
             running: AtomicUsize::new(0),
+            backlog: AtomicUsize::new(0),
             events,
         });
         let (ended, worker_ends) = bounded(config.workers);

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Shared;
@@ -52,6 +53,8 @@ impl Feeder<'_> {
             // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
             self.after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
             self.backlog.extend(found.into_iter().map(|(id, _)| id));
+            // What a submitter has brought to the channel already is no backlog.
+            self.backlog.retain(|id| !self.shared.held.has(id));
         }
         Ok(())
     }
@@ -59,6 +62,7 @@ impl Feeder<'_> {
     /// Hands tasks on, each when there is a permit for it, until the next look is due.
     fn hand_on(&mut self, next_look: Instant) {
         while let Some(id) = self.backlog.front() {
+            self.shared.backlog.store(self.backlog.len(), Ordering::Relaxed);
             if self.shared.drain.begun() {
                 return;
             }
@@ -71,5 +75,6 @@ impl Feeder<'_> {
             }
             self.backlog.pop_front();
         }
+        self.shared.backlog.store(0, Ordering::Relaxed);
     }
 }

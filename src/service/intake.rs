@@ -1,6 +1,7 @@
 //! Intake: how a text becomes a task that a worker will take. A permit first, then the commit, then the way to the channel;
 //! what has no permit leaves no row.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Service;
@@ -33,7 +34,7 @@ pub enum Once {
 /// Why a submission was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejected {
-    /// Workers and queue are full; nothing was stored. Worth another try after this.
+    /// Workers and queue are full; nothing was stored. Worth another try after this, when all that is there now has begun.
     Full(Duration),
     /// There are fewer places in all than texts; nothing was stored, and no other try would fare better.
     NeverFits {
@@ -89,8 +90,8 @@ impl Service {
             return Err(Rejected::NeverFits { texts: count, places });
         }
         let first = self.shared.admission.taken();
-        let full = || Rejected::Full(self.place(first + count.saturating_sub(1)).expected_wait);
-        let permits = self.shared.admission.admit_all(count).ok_or_else(full)?;
+        let last = first + count.saturating_sub(1);
+        let permits = self.shared.admission.admit_all(count).ok_or_else(|| self.full(last))?;
         let ids = self.shared.store.submit_all(texts)?;
         let tasks = ids.into_iter().zip(permits).enumerate();
         Ok(tasks.map(|(n, (id, permit))| self.hand_on(id, self.place(first + n), permit)).collect())
@@ -105,8 +106,13 @@ impl Service {
 
     fn admit(&self) -> Result<(Place, Permit), Rejected> {
         let place = self.place(self.shared.admission.taken());
-        let permit = self.shared.admission.admit().ok_or(Rejected::Full(place.expected_wait))?;
+        let permit = self.shared.admission.admit().ok_or_else(|| self.full(place.position))?;
         Ok((place, permit))
+    }
+
+    /// A refusal behind `ahead` tasks in hand, and behind those that wait for the permits of these.
+    fn full(&self, ahead: usize) -> Rejected {
+        Rejected::Full(self.place(ahead + self.shared.backlog.load(Ordering::Relaxed)).expected_wait)
     }
 
     fn place(&self, position: usize) -> Place {

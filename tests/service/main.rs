@@ -7,6 +7,7 @@ mod analysers;
 mod batches;
 mod claims;
 mod drain;
+mod estimates;
 mod files;
 mod guards;
 mod keys;
