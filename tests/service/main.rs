@@ -13,6 +13,7 @@ mod guards;
 mod keys;
 mod leaks;
 mod life;
+mod long_faults;
 mod lost_answers;
 mod lost_database;
 mod requests;
