@@ -109,6 +109,8 @@ pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 /// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
 pub const BATCH_ROWS: usize = 128;
+/// A submission whose number another row has is tried so many times with new ones.
+pub const NUMBER_TRIES: usize = 8;
 /// Stack of a lane's thread, bytes: connecting and authenticating happens on it.
 pub const LANE_STACK: usize = 512 * 1024;
 /// Threads of each lane: while one waits for its commit, the other gathers and sends the next batch.

@@ -3,19 +3,19 @@
 //!
 //! Time is the database's: `clock_timestamp()`, never `now()` (the start of the transaction) and never our own clock.
 
-/// Numbers for `$1` new tasks. Taken before the INSERT, so that a task's id is known even if its answer is lost.
-pub const NEXT_NUMBERS: &str = "
-    SELECT nextval('go_task_numbers') FROM generate_series(1, $1::bigint)";
-
-/// submit: – → QUEUED. Rows come back for those stored: not for one whose idempotency key is taken, also by a row before it
-/// in the same statement. Inserting in the order of keys keeps two batches from waiting for each other in a circle.
+/// submit: – → QUEUED. The ids of those stored, in the order given; NULL for one whose idempotency key is taken, also by one
+/// before it in the same statement. Inserting in the order of keys keeps two batches from waiting for each other in a circle.
 pub const SUBMIT: &str = "
-    INSERT INTO go_tasks (id, text, status, words, bytes, runes, idempotency_key)
-    SELECT id, text, 'QUEUED', 0, 0, 0, key
-      FROM unnest($1::text[], $2::text[], $3::text[]) AS new (id, text, key)
-     ORDER BY key
-        ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-    RETURNING id";
+    WITH new AS MATERIALIZED (
+        SELECT 'task[' || nextval('go_task_numbers') || ']' AS id, text, key, place
+          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS new (text, key, place)
+    ), stored AS (
+        INSERT INTO go_tasks (id, text, status, words, bytes, runes, idempotency_key)
+        SELECT id, text, 'QUEUED', 0, 0, 0, key FROM new ORDER BY key, place
+            ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id
+    )
+    SELECT stored.id FROM new LEFT JOIN stored USING (id) ORDER BY place";
 
 /// The tasks that have these idempotency keys.
 pub const FIND_KEYS: &str = "
