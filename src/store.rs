@@ -9,6 +9,7 @@ pub mod errand;
 pub mod error;
 pub mod finish;
 pub mod instance;
+pub mod keys;
 pub mod lane;
 pub mod lease;
 pub mod lookup;
@@ -37,10 +38,11 @@ use crate::task::{Status, TaskId};
 use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
-use lane::Lane;
+use keys::FindKey;
+use lane::{Lane, Operation};
 use lookup::LookUp;
 use session::{Pool, Session};
-use submit::Submit;
+use submit::{Submission, Submit};
 
 /// How a store reaches its database.
 #[derive(Debug, Clone)]
@@ -74,6 +76,7 @@ pub struct Store {
     owner: String,
     lease: Option<Lease>,
     submit: Lane<Submit>,
+    find_key: Lane<FindKey>,
     claim: Lane<Claim>,
     finish: Lane<FinishBatch>,
     look_up: Lane<LookUp>,
@@ -98,6 +101,7 @@ impl Store {
             FinishBatch { owner: owner.clone(), with_effect: config.lease.is_some_and(|lease| lease.effect_at_end) };
         Store {
             submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
+            find_key: Lane::start(FindKey, pool.clone(), LANE_WIDTH, patience),
             claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
             finish: Lane::start(finish, pool.clone(), LANE_WIDTH, patience),
             look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
@@ -148,7 +152,32 @@ impl Store {
 
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
-        self.submit.call(text)
+        one(self.submit.call(Submission::One { text, key: None })?)
+    }
+
+    /// Commits new QUEUED tasks, all or none; one id for each text, in their order.
+    pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<TaskId>, StoreError> {
+        self.submit.call(Submission::Many(texts))?.ok_or_else(not_stored)
+    }
+
+    /// Commits a new QUEUED task under an idempotency key; None: another task has the key.
+    pub fn submit_once(&self, text: &str, key: &str) -> Result<Option<TaskId>, StoreError> {
+        let stored = self.submit.call(Submission::One { text: text.into(), key: Some(key.into()) })?;
+        stored.map(|ids| one(Some(ids))).transpose()
+    }
+
+    /// The task that has this idempotency key.
+    pub fn find_key(&self, key: &str) -> Result<Option<TaskId>, StoreError> {
+        self.find_key.call(key.into())
+    }
+
+    /// Whether a task has exactly this text; None: there is no such task.
+    pub fn has_text(&self, id: &TaskId, text: &str) -> Result<Option<bool>, StoreError> {
+        let (id, text) = (id.clone(), text.to_owned());
+        self.errands.ask(move |session| {
+            let rows = session.query(sql::HAS_TEXT, &[&id.as_str(), &text])?;
+            Ok(rows.first().map(|row| row.get(0)))
+        })
     }
 
     /// Claims a task; None: it is neither QUEUED nor to be taken over.
@@ -203,6 +232,12 @@ impl Store {
         self.look_up.call(id.clone())
     }
 
+    /// The same for many tasks in one statement, in their order.
+    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let ids = ids.to_vec();
+        self.errands.ask(move |session| LookUp.run(session, &ids))
+    }
+
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be
     /// about to hand them on.
     pub fn queued_after(&self, after: i64, limit: i64) -> Result<Vec<(TaskId, i64)>, StoreError> {
@@ -235,15 +270,15 @@ impl Store {
         self.upkeep.ask(move |session| lease::settle_expired(session, lease))
     }
 
-    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order.
-    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>) -> Result<Vec<Renewed>, StoreError> {
+    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order. Waits for `bound` at most.
+    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>, bound: Duration) -> Result<Vec<Renewed>, StoreError> {
         let owner = self.owner.clone();
-        self.upkeep.ask(move |session| lease::renew(session, &owner, lease, &tasks))
+        self.upkeep.ask_within(bound, move |session| lease::renew(session, &owner, lease, &tasks))
     }
 
-    /// Those of `ids` that were asked to stop.
-    pub fn cancel_requested(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
-        self.upkeep.ask(move |session| {
+    /// Those of `ids` that were asked to stop. Waits for `bound` at most.
+    pub fn cancel_requested(&self, ids: Vec<TaskId>, bound: Duration) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask_within(bound, move |session| {
             let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
             let rows = session.query(sql::CANCEL_REQUESTED, &[&id_column])?;
             Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
@@ -255,6 +290,15 @@ impl Store {
         let (owner, task) = (self.owner.clone(), task.clone());
         self.errands.ask(move |session| lease::write_effect(session, &owner, &task, words as i64))
     }
+}
+
+fn one(stored: Option<Vec<TaskId>>) -> Result<TaskId, StoreError> {
+    stored.and_then(|mut ids| ids.pop()).ok_or_else(not_stored)
+}
+
+/// Cannot be: only a key that is taken keeps a row from being stored.
+fn not_stored() -> StoreError {
+    StoreError::Unknown("a task without a key was not stored".into())
 }
 
 /// Does `work` on a connection of its own in a thread of its own, and waits at most `bound` for it.

@@ -11,7 +11,7 @@ use super::database;
 use super::exit::{self, Failure};
 use super::signals::Shutdown;
 use crate::http::routes::{self, Route};
-use crate::http::{DoorLimits, Exchange, Guard, Server};
+use crate::http::{DoorLimits, Exchange, Guard, Server, Waiters};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
 use crate::service::{Event, Service, ServiceConfig, Tenure};
@@ -41,13 +41,17 @@ pub fn run_with(
     let service = Service::start(store, analyser, tenure, size, events)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     let service = Arc::new(service);
-    let servers = match start_servers(&config, &service) {
-        Ok(servers) => servers,
-        Err(failure) => {
-            service.drain(config.drain_timeout);
-            return Err(failure);
-        }
-    };
+    let waiters = Waiters::start(service.clone())
+        .map(Arc::new)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")));
+    let (servers, waiters) =
+        match waiters.and_then(|waiters| Ok((start_servers(&config, &service, &waiters)?, waiters))) {
+            Ok(started) => started,
+            Err(failure) => {
+                service.drain(config.drain_timeout);
+                return Err(failure);
+            }
+        };
     announce(&servers, recovery);
 
     let reason = select! {
@@ -57,7 +61,7 @@ pub fn run_with(
         }),
         recv(inbox) -> event => Err(event),
     };
-    end(servers, &service, &config)?;
+    end(servers, &service, &waiters, &config)?;
     match reason {
         Ok(()) => Ok(()),
         Err(Ok(Event::InstanceLockLost(holder))) => Err(another_instance(&holder)),
@@ -98,13 +102,13 @@ fn another_instance(holder: &str) -> Failure {
 }
 
 /// Both listeners; the public one first, since readiness speaks of it.
-fn start_servers(config: &ServeConfig, service: &Arc<Service>) -> Result<[Server; 2], Failure> {
+fn start_servers(config: &ServeConfig, service: &Arc<Service>, waiters: &Arc<Waiters>) -> Result<[Server; 2], Failure> {
     let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
     let start = |name, flag: &str, address: SocketAddr, limits, guard: Guard, table: &'static [Route]| {
-        let service = service.clone();
+        let (service, waiters) = (service.clone(), waiters.clone());
         let handler = move |exchange: Exchange| match guard.refusal(&exchange) {
             Some(refusal) => exchange.reply(refusal),
-            None => routes::answer(table, &service, exchange),
+            None => routes::answer(table, &service, &waiters, exchange),
         };
         TcpListener::bind(address)
             .and_then(|listener| Server::start(name, listener, limits, Arc::new(handler)))
@@ -128,10 +132,11 @@ fn announce([public, admin]: &[Server; 2], recovery: Recovery) {
 }
 
 /// Frees the ports, answers what is in hand, then lets the workers finish.
-fn end(servers: [Server; 2], service: &Service, config: &ServeConfig) -> Result<(), Failure> {
+fn end(servers: [Server; 2], service: &Service, waiters: &Waiters, config: &ServeConfig) -> Result<(), Failure> {
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
     servers.iter().for_each(Server::stop_accepting);
     service.begin_drain();
+    waiters.close();
     for server in servers {
         let cut_off = server.close(CLOSE_PATIENCE);
         if cut_off > 0 {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::admission::Permit;
+use super::watch::Watch;
 use crate::lock;
 use crate::store::LeasedTask;
 use crate::task::{Stop, TaskId};
@@ -14,6 +15,8 @@ use crate::task::{Stop, TaskId};
 #[derive(Debug, Default)]
 pub struct Held {
     tasks: Mutex<HashMap<TaskId, InHand>>,
+    /// Told when a task leaves.
+    pub watch: Watch,
 }
 
 /// What is known of one of them.
@@ -117,6 +120,11 @@ impl Hold {
         })
     }
 
+    /// Whether it still has its place: it was not cancelled.
+    pub fn wanted(&self) -> bool {
+        self.with(|task| task.permit.is_some())
+    }
+
     /// The task is ours under a lease that we asked for at `asked`.
     pub fn leased(&self, epoch: i64, asked: Instant) {
         self.with(|task| task.lease = Some((epoch, asked)));
@@ -137,6 +145,7 @@ impl Drop for Hold {
         // Its place first: whoever finds the task free finds a place, too.
         drop(self.with(|task| task.permit.take()));
         lock(&self.held.tasks).remove(&self.id);
+        self.held.watch.hint(&self.id);
     }
 }
 

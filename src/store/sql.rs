@@ -3,15 +3,27 @@
 //!
 //! Time is the database's: `clock_timestamp()`, never `now()` (the start of the transaction) and never our own clock.
 
-/// Numbers for `$1` new tasks. Taken before the INSERT, so that a task's id is known even if its answer is lost.
-pub const NEXT_NUMBERS: &str = "
-    SELECT nextval('go_task_numbers') FROM generate_series(1, $1::bigint)";
-
-/// submit: – → QUEUED.
+/// submit: – → QUEUED. The ids of those stored, in the order given; NULL for one whose idempotency key is taken, also by one
+/// before it in the same statement. Inserting in the order of keys keeps two batches from waiting for each other in a circle.
 pub const SUBMIT: &str = "
-    INSERT INTO go_tasks (id, text, status, words, bytes, runes)
-    SELECT id, text, 'QUEUED', 0, 0, 0
-      FROM unnest($1::text[], $2::text[]) AS new (id, text)";
+    WITH new AS MATERIALIZED (
+        SELECT 'task[' || nextval('go_task_numbers') || ']' AS id, text, key, place
+          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS new (text, key, place)
+    ), stored AS (
+        INSERT INTO go_tasks (id, text, status, words, bytes, runes, idempotency_key)
+        SELECT id, text, 'QUEUED', 0, 0, 0, key FROM new ORDER BY key, place
+            ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id
+    )
+    SELECT stored.id FROM new LEFT JOIN stored USING (id) ORDER BY place";
+
+/// The tasks that have these idempotency keys.
+pub const FIND_KEYS: &str = "
+    SELECT idempotency_key, id FROM go_tasks WHERE idempotency_key = ANY ($1::text[])";
+
+/// Whether a task's text is this one.
+pub const HAS_TEXT: &str = "
+    SELECT text = $2 FROM go_tasks WHERE id = $1";
 
 /// claim: QUEUED → RUNNING by owner `$2` for `$3` milliseconds (NULL: no expiry); take over: the same for a task whose owner
 /// let its lease expire, unless `$4` owners died of it already. Rows come back for those won. Locking in the order of ids

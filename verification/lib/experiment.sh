@@ -34,6 +34,7 @@ quick=
 repeats=
 row_pid=
 cluster_runs=
+sabotage_pid=
 
 # run_experiment NAME FULL_REPEATS QUICK_REPEATS ARGUMENT...
 run_experiment() {
@@ -294,6 +295,8 @@ expectation_is_sabotaged() { [[ $sabotage == "$1" || $sabotage == expectations ]
 # expectation is wrong, one alone must be enough, and each fault of the system must be noticed.
 sabotage_all() {
   sabotage_evidence=$evidence-sabotage
+  trap 'end_sabotage; exit 130' INT
+  trap 'end_sabotage; exit 143' TERM
   # Where something cannot come, it is not waited for as long as where it must.
   export EXPERIMENT_PATIENCE=${EXPERIMENT_PATIENCE:-6}
   local unnoticed=0 fault name what row undisturbed=
@@ -318,10 +321,23 @@ sabotage_all() {
   ((unnoticed == 0))
 }
 
-# sabotaged_run NAME FLAG...: its exit code; its evidence is kept apart.
+# sabotaged_run NAME FLAG...: its exit code; its evidence is kept apart. In the background, because a signal only gets to a
+# shell that waits.
 sabotaged_run() {
+  local code=0
   mkdir -p "$sabotage_evidence"
-  "$0" --evidence "$sabotage_evidence/$1" "${@:2}" >"$sabotage_evidence/$1.txt" 2>&1
+  "$0" --evidence "$sabotage_evidence/$1" "${@:2}" >"$sabotage_evidence/$1.txt" 2>&1 &
+  sabotage_pid=$!
+  wait "$sabotage_pid" || code=$?
+  sabotage_pid=
+  return "$code"
+}
+
+end_sabotage() {
+  if [[ -n $sabotage_pid ]]; then
+    kill -TERM "$sabotage_pid" 2>/dev/null || true
+    wait "$sabotage_pid" || true
+  fi
 }
 
 # numbers_with NAME ok|FAIL: assertions of a run.

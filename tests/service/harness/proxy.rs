@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// A running proxy; its socket lies in a directory of its own.
@@ -26,6 +26,9 @@ struct Plan {
     /// Lets a statement with this marker go that is held back.
     late: Mutex<Option<(&'static str, Sender<()>)>>,
     lost: AtomicUsize,
+    /// Nothing gets through, either way, and nobody is told.
+    silent: Mutex<bool>,
+    speaks: Condvar,
 }
 
 /// Where a statement's connection is cut.
@@ -82,6 +85,12 @@ impl Proxy {
         *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Late));
     }
 
+    /// From now on nothing gets through, as behind a network that drops every packet; or it does again.
+    pub fn silence(&self, silent: bool) {
+        *self.plan.silent.lock().expect("no panic") = silent;
+        self.plan.speaks.notify_all();
+    }
+
     /// How many connections were cut, each at its place.
     pub fn lost(&self) -> usize {
         self.plan.lost.load(Ordering::SeqCst)
@@ -89,6 +98,10 @@ impl Proxy {
 }
 
 impl Plan {
+    fn wait_while_silent(&self) {
+        drop(self.speaks.wait_while(self.silent.lock().expect("no panic"), |silent| *silent).expect("no panic"));
+    }
+
     /// Called before a statement like it is passed on; returns when the server is through with the late one.
     fn let_the_late_go(&self, is_marked: impl Fn(&str) -> bool) {
         if let Some((_, go)) = self.late.lock().expect("no panic").take_if(|(marker, _)| is_marked(marker)) {
@@ -113,6 +126,7 @@ fn relay(client: UnixStream, server: UnixStream, plan: &Arc<Plan>) {
     let answers = thread::spawn(move || {
         let mut chunk = [0; 16 * 1024];
         while let Ok(length @ 1..) = from_server.read(&mut chunk) {
+            plan_of_answers.wait_while_silent();
             // READY FOR QUERY outside a transaction: only after it is the statement committed for certain. A cut that
             // never gets there is not counted.
             if *seen_by_answers.lock().expect("no panic") {
@@ -193,6 +207,7 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
             _ => {}
         }
         drop(next);
+        plan.wait_while_silent();
         server.write_all(&head)?;
         server.write_all(&message)?;
     }

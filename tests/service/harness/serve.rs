@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use super::contract::Listener;
@@ -26,6 +27,23 @@ pub struct Serve {
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_taskstats");
 
+/// The example `gated`, of the same profile as the binary. Cargo builds examples for a run of all tests, but not for one of
+/// these alone.
+fn gated_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let profile_dir = Path::new(BINARY).parent().expect("the directory of its profile");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "--example", "gated", "--target-dir"]);
+        build.arg(profile_dir.parent().expect("the target directory"));
+        if profile_dir.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo").success());
+        profile_dir.join("examples/gated")
+    })
+}
+
 /// How a process ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
@@ -41,10 +59,20 @@ impl Serve {
 
     /// Starts the service; how it ended and what it said, when it did not become ready.
     pub fn start(dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
-        let defaults = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
+        Serve::launch(Command::new("setpriv").args(["--pdeathsig", "KILL", BINARY, "serve"]), dsn, flags)
+    }
+
+    /// The same with an analyser that holds every task while the file `gate` exists (verification/gated.rs).
+    pub fn gated(dsn: &str, gate: &Path, flags: &[&str]) -> Serve {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(gated_program()).env("GATE", gate);
+        Serve::launch(&mut command, dsn, flags).unwrap_or_else(|failed| panic!("{failed:?}"))
+    }
+
+    fn launch(command: &mut Command, dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
+        let defaults = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
         // A test that is killed takes its service along.
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", BINARY])
+        let mut child = command
             .args(defaults)
             .args(flags)
             .stdin(Stdio::null())

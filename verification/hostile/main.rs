@@ -1,0 +1,122 @@
+//! Bad traffic against a running service, and what it costs: `hostile LISTEN ADMIN PID LEDGER SEED SECONDS`.
+//!
+//! Sixteen good clients work all the time; their throughput alone is compared with that beside 300 idle and half-sent
+//! connections. Then everything in [`attacks`] comes for the given time. Threads, files and memory of the process are
+//! looked at before and after. The tasks that the good clients were promised go to the file LEDGER, for the script to
+//! compare with the database. Exit code 1 when something is worse than it may be.
+
+mod attacks;
+mod good;
+mod vitals;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use taskstats::limits::{CREW_PERIOD, UPSTREAM_IDLE};
+
+use attacks::{Attacker, hold};
+use good::{Tally, Workforce};
+use vitals::Vitals;
+
+/// Connections held while the good clients are measured.
+const HELD: usize = 300;
+/// Good clients keep at least this share of their throughput beside them.
+const SHARE: f64 = 0.8;
+/// Measured alone and besieged by turns: a machine has moods.
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(3);
+/// Attackers at once; each has one connection at a time, some for seconds.
+const ATTACKERS: u64 = 96;
+/// What the allocator may keep of the peak, for its arenas are trimmed at their ends only, bytes. A leak of 200 bytes a
+/// connection shows.
+const MEMORY: u64 = 20 * 1024 * 1024;
+
+struct Arguments {
+    listen: SocketAddr,
+    admin: SocketAddr,
+    pid: u32,
+    ledger: String,
+    seed: u64,
+    time: Duration,
+}
+
+fn arguments() -> Option<Arguments> {
+    let mut given = std::env::args().skip(1);
+    let mut next = || given.next();
+    Some(Arguments {
+        listen: next()?.parse().ok()?,
+        admin: next()?.parse().ok()?,
+        pid: next()?.parse().ok()?,
+        ledger: next()?,
+        seed: next()?.parse().ok()?,
+        time: Duration::from_secs(next()?.parse().ok()?),
+    })
+}
+
+fn main() -> ExitCode {
+    let Some(arguments) = arguments() else {
+        eprintln!("usage: hostile LISTEN ADMIN PID LEDGER SEED SECONDS");
+        return ExitCode::from(2);
+    };
+    let Arguments { listen, admin, pid, ledger, seed, time } = arguments;
+    let mut promised = Tally::default();
+    let mut sound = true;
+    let mut judge = |kept: bool, what: &str| {
+        println!("{} {what}", if kept { "ok    " } else { "FAILED" });
+        sound &= kept;
+    };
+
+    // Connections to the database and to tiny_http are made once; only then is "before" worth anything.
+    promised.add(Workforce::start(listen).work_for(ROUND));
+    thread::sleep(UPSTREAM_IDLE + 2 * CREW_PERIOD);
+    let before = Vitals::of(pid);
+
+    let (mut alone, mut besieged) = (Tally::default(), Tally::default());
+    for _ in 0..ROUNDS {
+        alone.add(Workforce::start(listen).work_for(ROUND));
+        let held = hold(listen, HELD);
+        besieged.add(Workforce::start(listen).work_for(ROUND));
+        drop(held);
+    }
+    let share = besieged.requests as f64 / alone.requests as f64;
+    let failures = alone.failures + besieged.failures;
+    judge(share >= SHARE, &format!("beside {HELD} idle and half-sent connections: {share:.2} of the throughput alone"));
+    judge(failures == 0, &format!("meanwhile {failures} of {} requests failed", alone.requests + besieged.requests));
+
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let during = thread::scope(|scope| {
+        for number in 0..ATTACKERS {
+            let (stop, made) = (&stop, &made);
+            scope.spawn(move || {
+                let mut attacker =
+                    Attacker::new(seed.wrapping_add(number), if number % 16 == 0 { admin } else { listen });
+                while !stop.load(Relaxed) {
+                    attacker.attack();
+                    made.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let during = Workforce::start(listen).work_for(time);
+        stop.store(true, Relaxed);
+        during
+    });
+    let rate = |tally: &Tally, time: Duration| tally.requests as f64 / time.as_secs_f64();
+    let (usual, attacked) = (rate(&alone, ROUND * ROUNDS as u32), rate(&during, time));
+    println!("       {} hostile connections in {} s, seed {seed}", made.load(Relaxed), time.as_secs());
+    println!("       good clients: {usual:.0} requests/s alone, {attacked:.0} during the attack");
+    // The attackers need most of the machine themselves, so only lost requests are judged.
+    judge(during.failures == 0, &format!("during it {} of {} requests failed", during.failures, during.requests));
+
+    let after = Vitals::settle(pid, &before, UPSTREAM_IDLE + 4 * CREW_PERIOD);
+    println!("       {:<10} {before}", "before");
+    println!("       {:<10} {after}", "after");
+    judge(after.threads <= before.threads, "threads are back");
+    judge(after.files <= before.files, "files are back");
+    judge(after.memory <= before.memory + MEMORY, &format!("memory is back, but for {} MiB", MEMORY / 1024 / 1024));
+    [alone, besieged, during].into_iter().for_each(|tally| promised.add(tally));
+    judge(promised.write(&ledger).is_ok(), &format!("{} tasks were promised", promised.tasks.len()));
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

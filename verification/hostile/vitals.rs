@@ -1,0 +1,42 @@
+//! What a process has: threads, open files, memory.
+
+use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
+
+pub struct Vitals {
+    pub threads: u64,
+    pub files: u64,
+    /// Resident, bytes.
+    pub memory: u64,
+}
+
+impl Vitals {
+    pub fn of(pid: u32) -> Vitals {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the service runs");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("in every status");
+            line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+        };
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("the service is ours").count() as u64;
+        Vitals { threads: field("Threads:"), files, memory: field("VmRSS:") * 1024 }
+    }
+
+    /// Waits until threads and files are what they were, at most for a while; what there is then.
+    pub fn settle(pid: u32, before: &Vitals, patience: Duration) -> Vitals {
+        let began = Instant::now();
+        loop {
+            let now = Vitals::of(pid);
+            if now.threads <= before.threads && now.files <= before.files || began.elapsed() >= patience {
+                return now;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+impl fmt::Display for Vitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.memory as f64 / 1024.0 / 1024.0;
+        write!(f, "{:>4} threads, {:>4} files, {mib:>6.1} MiB", self.threads, self.files)
+    }
+}
