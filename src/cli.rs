@@ -2,9 +2,11 @@
 
 pub mod config;
 pub mod count;
+pub mod database;
 pub mod db;
 pub mod exit;
 pub mod flags;
+pub mod lease;
 pub mod serve;
 pub mod signals;
 
@@ -20,6 +22,7 @@ usage: taskstats COMMAND [FLAGS]
 
   count [--json] [--max-words N] [FILE…]   count words, bytes and runes of files or stdin
   serve [FLAGS]                            accept texts over HTTP and count them
+  lease submit|run [FLAGS]                 one task under a lease, step by step (chapter E08)
   db start|stop|url [--data DIR]           the private PostgreSQL that serve uses without --dsn
 
 taskstats COMMAND --help says more.";
@@ -30,6 +33,7 @@ pub fn run(mut args: lexopt::Parser) -> Result<(), Failure> {
         Some(lexopt::Arg::Value(command)) => match command.to_string_lossy().as_ref() {
             "count" => count::run(&mut args),
             "serve" => serve::run(&mut args),
+            "lease" => lease::run(&mut args),
             "db" => db::run(&mut args),
             other => Err(Failure::usage(format!("unknown command {other}\n\n{USAGE}"))),
         },

@@ -2,18 +2,22 @@
 //!
 //! Outside in: [`door`] accepts, [`porter`] serves one client with [`head`]'s strict parsing, [`upstream`] carries whole
 //! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`guard`] decides who may
-//! ask, with or without a [`token`], and [`routes`] picks an action: [`tasks`] or [`admin`]. Nothing here decides what may happen to a task.
+//! ask, with or without a [`token`], and [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers later, when
+//! a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
+pub mod batch;
 pub mod caps;
 pub mod client;
 pub mod crew;
 pub mod door;
 pub mod exchange;
 pub mod guard;
+pub mod guest;
 pub mod head;
 pub mod openapi;
 pub mod porter;
+pub mod prefer;
 pub mod private_dir;
 pub mod problem;
 pub mod quota;
@@ -24,8 +28,10 @@ pub mod submission;
 pub mod tasks;
 pub mod token;
 pub mod upstream;
+pub mod waiters;
 
 pub use caps::DoorLimits;
 pub use exchange::{Exchange, Reply};
 pub use guard::Guard;
 pub use server::Server;
+pub use waiters::Waiters;

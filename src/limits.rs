@@ -39,6 +39,12 @@ pub const IDLE_TIME_CROWDED: Duration = Duration::from_secs(1);
 pub const WRITE_TIME: Duration = Duration::from_secs(10);
 /// A handler must answer within this: above every database bound below.
 pub const HANDLER_TIME: Duration = Duration::from_secs(90);
+/// Longest `Prefer: wait`, counted as this when longer: with the database's patience well below [`HANDLER_TIME`].
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often those who wait are looked through for whose time is over, or whose client is gone.
+pub const WAIT_TICK: Duration = Duration::from_millis(250);
+/// How often their rows are read without a hint: a task may have been ended by another instance, or by hand.
+pub const WAIT_POLL: Duration = Duration::from_secs(1);
 /// How often blocked socket calls look at their deadline and at a shutdown.
 pub const TICK: Duration = Duration::from_millis(250);
 /// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.
@@ -103,6 +109,8 @@ pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 /// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
 pub const BATCH_ROWS: usize = 128;
+/// A submission whose number another row has is tried so many times with new ones.
+pub const NUMBER_TRIES: usize = 8;
 /// Stack of a lane's thread, bytes: connecting and authenticating happens on it.
 pub const LANE_STACK: usize = 512 * 1024;
 /// Threads of each lane: while one waits for its commit, the other gathers and sends the next batch.
@@ -123,18 +131,38 @@ pub const QUEUE_SLOTS: usize = 256;
 pub const PERMIT_GRACE: Duration = Duration::from_millis(25);
 /// First and longest pause between two tries of a write that must get through (chapter 39).
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
-/// The feeder looks this often for QUEUED rows that nobody holds.
-pub const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// The feeder looks this often for rows that nobody holds: with [`FEED_AGE`] less than the second within which an idle
+/// instance learns of another's submission, and of an expired lease.
+pub const FEED_INTERVAL: Duration = Duration::from_millis(400);
 /// Rows in one look of the feeder: far more than permits, so that a backlog costs few looks.
 pub const FEED_ROWS: i64 = 1024;
 /// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
-pub const FEED_AGE: Duration = Duration::from_secs(1);
+pub const FEED_AGE: Duration = Duration::from_millis(400);
+/// Longest `Idempotency-Key`, bytes: any UUID or hash fits, and the index stays small.
+pub const KEY_BYTES: usize = 255;
+/// Hints about watched tasks not yet taken: more than clients who could wait for one.
+pub const WATCH_HINTS: usize = 4096;
+/// Lines of one batch. Its reply has a line for each, and must fit into [`REPLY_BYTES`].
+pub const BATCH_LINES: usize = 5000;
 /// Bytes of a failure reason kept in the row; the rest is cut.
 pub const REASON_BYTES: usize = 1024;
 /// Default of `--drain-timeout`: how long SIGTERM waits for work in hand.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a shutdown waits for requests in hand to be answered.
 pub const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+// ------------------------------------------------------------------ leases
+
+/// Shortest `serve --lease`: a renewal at a third of it must survive a busy machine.
+pub const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+/// Leases are renewed each time this part of them has passed: two more tries fit before they expire.
+pub const RENEWALS_PER_LEASE: u32 = 3;
+/// A cancel of our task that came through another instance is noticed within this.
+pub const CANCEL_LOOK: Duration = Duration::from_secs(1);
+/// Default of `--max-attempts`: a task that kills its owner must not kill every owner there is.
+pub const LEASE_ATTEMPTS: i64 = 5;
+/// Candidates in one look of `lease run`.
+pub const LEASE_LOOK: i64 = 16;
 
 // ------------------------------------------------------------------ one instance
 

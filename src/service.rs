@@ -6,9 +6,13 @@
 pub mod admission;
 pub mod drain;
 pub mod feeder;
+pub mod handoff;
 pub mod held;
+pub mod intake;
 pub mod keeper;
 pub mod pace;
+pub mod renewer;
+pub mod watch;
 pub mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +23,18 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::limits::WORKER_STACK;
-use crate::store::{Cancelled, InstanceLock, Store, StoreError, TaskRow};
+use crate::store::{Cancelled, InstanceLock, Lease, Store, StoreError, TaskRow};
 use crate::task::{Analyser, TaskId};
 use crate::{lock, log};
 use admission::Admission;
 use drain::Drain;
+use handoff::Handoff;
 use held::Held;
+pub use intake::{Accepted, Once, Rejected};
 use keeper::Claiming;
 use pace::Pace;
-use worker::{Job, Worker};
+use watch::Watch;
+use worker::Worker;
 
 /// How much a service does at once.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +45,17 @@ pub struct ServiceConfig {
     pub queue: usize,
 }
 
+/// What gives a service the right to work on the database's tasks.
+pub enum Tenure {
+    /// It is the only instance, for as long as it has the lock.
+    Sole(Box<InstanceLock>),
+    /// It is one of several: each task has a lease.
+    Leased(Lease),
+}
+
 /// A running service. [`Service::drain`] ends it.
 pub struct Service {
     shared: Arc<Shared>,
-    jobs: Mutex<Option<Sender<Job>>>,
     workers: usize,
     worker_ends: Receiver<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -52,11 +66,16 @@ pub(crate) struct Shared {
     pub store: Arc<Store>,
     pub admission: Arc<Admission>,
     pub held: Arc<Held>,
+    pub handoff: Handoff,
     pub drain: Drain,
     pub claiming: Claiming,
     pub pace: Pace,
+    /// Whether claims expire unless they are renewed.
+    pub leased: bool,
     /// Tasks RUNNING in the database on our account.
     pub running: AtomicUsize,
+    /// QUEUED rows that wait for a permit, as far as the feeder has seen them: at least so many.
+    pub backlog: AtomicUsize,
     events: Sender<Event>,
 }
 
@@ -65,26 +84,6 @@ pub(crate) struct Shared {
 pub enum Event {
     /// The instance lock was lost, and the session described here has it now.
     InstanceLockLost(String),
-}
-
-/// A submission that was committed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
-    /// The new task.
-    pub id: TaskId,
-    /// Tasks in hand before it.
-    pub position: usize,
-    /// How long it will wait for a worker, by the pace of the last tasks.
-    pub expected_wait: Duration,
-}
-
-/// Why a submission was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rejected {
-    /// Workers and queue are full; nothing was stored. Worth another try after this.
-    Full(Duration),
-    /// The database did not take it; the error says whether a row may exist.
-    Store(StoreError),
 }
 
 impl Shared {
@@ -102,7 +101,7 @@ impl Service {
     pub fn start(
         store: Arc<Store>,
         analyser: Arc<dyn Analyser>,
-        instance: InstanceLock,
+        tenure: Tenure,
         config: ServiceConfig,
         events: Sender<Event>,
     ) -> std::io::Result<Service> {
@@ -111,50 +110,37 @@ impl Service {
             store,
             admission: Admission::new(permits),
             held: Arc::default(),
+            handoff: Handoff::new(permits),
             drain: Drain::new(),
             claiming: Claiming::new(),
             pace: Pace::default(),
+            leased: matches!(tenure, Tenure::Leased(_)),
             running: AtomicUsize::new(0),
+            backlog: AtomicUsize::new(0),
             events,
         });
-        let (sender, jobs) = bounded(permits);
         let (ended, worker_ends) = bounded(config.workers);
         let mut threads = Vec::new();
         for number in 0..config.workers {
-            let (shared, jobs, analyser) = (shared.clone(), jobs.clone(), analyser.clone());
-            let ended = ended.clone();
+            let (shared, jobs) = (shared.clone(), shared.handoff.receiver());
+            let (analyser, ended) = (analyser.clone(), ended.clone());
             threads.push(spawn(&format!("worker-{number}"), move || {
                 Worker { shared, jobs, analyser }.run();
                 let _ = ended.send(()); // nobody waits unless a drain does
             })?);
         }
-        let feeder = (shared.clone(), sender.clone());
-        threads.push(spawn("feeder", move || feeder::run(&feeder.0, &feeder.1))?);
+        let feeder = shared.clone();
+        threads.push(spawn("feeder", move || feeder::run(&feeder))?);
         let keeper = shared.clone();
-        threads.push(spawn("keeper", move || keeper::run(&keeper, instance))?);
-        Ok(Service {
-            shared,
-            jobs: Mutex::new(Some(sender)),
-            workers: config.workers,
-            worker_ends,
-            threads: Mutex::new(threads),
-        })
-    }
-
-    /// Admits a text, commits it as a task and hands it to the workers.
-    pub fn submit(&self, text: String) -> Result<Accepted, Rejected> {
-        let position = self.shared.admission.taken();
-        let expected_wait = self.shared.pace.expected_wait(position, self.workers);
-        let Some(permit) = self.shared.admission.admit() else { return Err(Rejected::Full(expected_wait)) };
-        let id = self.shared.store.submit(text).map_err(Rejected::Store)?;
-        // The feeder may have found the row first; then the task has its permit already.
-        if let Some(hold) = self.shared.held.take(&id) {
-            if let Some(jobs) = &*lock(&self.jobs) {
-                // Never full: the channel has a place for every permit. In a drain the row stays QUEUED.
-                let _ = jobs.send(Job { permit, hold });
+        match tenure {
+            Tenure::Sole(instance) => threads.push(spawn("keeper", move || keeper::run(&keeper, *instance))?),
+            Tenure::Leased(lease) => {
+                threads.push(spawn("keeper", move || keeper::watch(&keeper))?);
+                let renewer = shared.clone();
+                threads.push(spawn("renewer", move || renewer::run(&renewer, lease))?);
             }
         }
-        Ok(Accepted { id, position, expected_wait })
+        Ok(Service { shared, workers: config.workers, worker_ends, threads: Mutex::new(threads) })
     }
 
     /// What the database says of a task; None: there is none.
@@ -162,11 +148,30 @@ impl Service {
         self.shared.store.look_up(id)
     }
 
-    /// Cancels a queued task, or asks a running one to stop: it stays RUNNING until its analyser has stopped.
+    /// The same for many tasks in one question, in their order.
+    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        self.shared.store.look_up_all(ids)
+    }
+
+    /// Hints that tasks may have ended.
+    pub fn watch(&self) -> &Watch {
+        &self.shared.held.watch
+    }
+
+    /// Cancels a queued task, whose place is free then, or asks a running one to stop: it stays RUNNING until its analyser
+    /// has stopped.
     pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
+        // Its CANCELED may be seen before its permit is back.
+        let _finishing = self.shared.admission.finishing();
         let cancelled = self.shared.store.cancel(id)?;
-        if cancelled == Cancelled::Requested {
-            self.shared.held.stop(id);
+        match cancelled {
+            Cancelled::Requested => self.shared.held.stop(id),
+            Cancelled::Canceled => {
+                self.shared.held.release(id);
+                // It may have been in nobody's hands.
+                self.shared.held.watch.hint(id);
+            }
+            Cancelled::TooLate | Cancelled::Unknown => {}
         }
         Ok(cancelled)
     }
@@ -181,7 +186,7 @@ impl Service {
     /// requests in hand finish first.
     pub fn begin_drain(&self) {
         self.shared.drain.begin();
-        *lock(&self.jobs) = None;
+        self.shared.handoff.close();
     }
 
     /// Lets the workers finish what they hold and what the channel holds, for at most `timeout`. What was not begun stays

@@ -9,7 +9,9 @@ pub mod errand;
 pub mod error;
 pub mod finish;
 pub mod instance;
+pub mod keys;
 pub mod lane;
+pub mod lease;
 pub mod lookup;
 pub mod recovery;
 pub mod schema;
@@ -24,7 +26,8 @@ use std::time::Duration;
 pub use claim::Claimed;
 pub use error::StoreError;
 pub use finish::Finish;
-pub use instance::{InstanceLock, Relock};
+pub use instance::{InstanceLock, Proof, Relock};
+pub use lease::{Effect, Lease, LeasedTask, Renewal, Renewed};
 pub use lookup::TaskRow;
 pub use recovery::Recovery;
 
@@ -35,10 +38,11 @@ use crate::task::{Status, TaskId};
 use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
-use lane::Lane;
+use keys::FindKey;
+use lane::{Lane, Operation};
 use lookup::LookUp;
 use session::{Pool, Session};
-use submit::Submit;
+use submit::{Submission, Submit};
 
 /// How a store reaches its database.
 #[derive(Debug, Clone)]
@@ -49,8 +53,8 @@ pub struct StoreConfig {
     pub timeout: Duration,
     /// The name under which tasks are claimed: see [`owner_name`].
     pub owner: String,
-    /// How long a claim holds without renewal; None: for ever (single instance).
-    pub lease: Option<Duration>,
+    /// How claims are leased; None: they hold for ever (single instance).
+    pub lease: Option<Lease>,
 }
 
 /// What a cancel did.
@@ -70,15 +74,20 @@ pub enum Cancelled {
 pub struct Store {
     pool: Pool,
     owner: String,
+    lease: Option<Lease>,
     submit: Lane<Submit>,
+    find_key: Lane<FindKey>,
     claim: Lane<Claim>,
     finish: Lane<FinishBatch>,
     look_up: Lane<LookUp>,
+    /// What clients ask for one by one.
     errands: Lane<Errands>,
+    /// What the service asks on its own account; a crowd of clients must not keep a lease from being renewed.
+    upkeep: Lane<Errands>,
 }
 
 /// Lanes of a store: one per field of [`Store`].
-const LANES: usize = 5;
+const LANES: usize = 6;
 
 impl Store {
     /// Prepares lanes and a pool. Opens no connection, changes no row.
@@ -88,13 +97,18 @@ impl Store {
         let pool = Pool::new(&config.dsn, config.timeout, connections as u32);
         let patience = config.timeout + REPLY_MARGIN;
         let owner = config.owner.clone();
+        let finish =
+            FinishBatch { owner: owner.clone(), with_effect: config.lease.is_some_and(|lease| lease.effect_at_end) };
         Store {
             submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
+            find_key: Lane::start(FindKey, pool.clone(), LANE_WIDTH, patience),
             claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
-            finish: Lane::start(FinishBatch { owner: owner.clone() }, pool.clone(), LANE_WIDTH, patience),
+            finish: Lane::start(finish, pool.clone(), LANE_WIDTH, patience),
             look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
             errands: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
+            upkeep: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
             owner,
+            lease: config.lease,
             pool,
         }
     }
@@ -121,31 +135,75 @@ impl Store {
         within(START_TIMEOUT, &self.pool, |mut session| recovery::recover(&mut session))
     }
 
-    /// Commits a new QUEUED task.
-    pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
-        self.submit.call(text)
+    /// What an instance with leases does instead of recovery; no task changes: see [`recovery::join`].
+    pub fn join(&self) -> Result<Recovery, StoreError> {
+        within(START_TIMEOUT, &self.pool, |mut session| recovery::join(&mut session))
     }
 
-    /// Claims a task; None: it is not QUEUED.
+    /// Asks the server whether it takes writes.
+    pub fn probe(&self) -> Result<Proof, StoreError> {
+        self.upkeep.ask(|session| Ok(Proof::of(&session.query(sql::PROVE, &[])?[0])))
+    }
+
+    /// Fails what another process, dead since `lock` is ours, has left RUNNING after recovery; how many tasks.
+    pub fn recover_late(&self, lock: &mut InstanceLock) -> Result<u64, StoreError> {
+        lock.recover_late(&self.owner)
+    }
+
+    /// Commits a new QUEUED task.
+    pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
+        one(self.submit.call(Submission::One { text, key: None })?)
+    }
+
+    /// Commits new QUEUED tasks, all or none; one id for each text, in their order.
+    pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<TaskId>, StoreError> {
+        self.submit.call(Submission::Many(texts))?.ok_or_else(not_stored)
+    }
+
+    /// Commits a new QUEUED task under an idempotency key; None: another task has the key.
+    pub fn submit_once(&self, text: &str, key: &str) -> Result<Option<TaskId>, StoreError> {
+        let stored = self.submit.call(Submission::One { text: text.into(), key: Some(key.into()) })?;
+        stored.map(|ids| one(Some(ids))).transpose()
+    }
+
+    /// The task that has this idempotency key.
+    pub fn find_key(&self, key: &str) -> Result<Option<TaskId>, StoreError> {
+        self.find_key.call(key.into())
+    }
+
+    /// Whether a task has exactly this text; None: there is no such task.
+    pub fn has_text(&self, id: &TaskId, text: &str) -> Result<Option<bool>, StoreError> {
+        let (id, text) = (id.clone(), text.to_owned());
+        self.errands.ask(move |session| {
+            let rows = session.query(sql::HAS_TEXT, &[&id.as_str(), &text])?;
+            Ok(rows.first().map(|row| row.get(0)))
+        })
+    }
+
+    /// Claims a task; None: it is neither QUEUED nor to be taken over.
     pub fn claim(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
         self.claim.call(id.clone())
     }
 
-    /// Reads back a claim that was not answered: what we hold, if the row is ours.
-    pub fn claimed_by_us(&self, row: &TaskRow) -> Result<Option<Claimed>, StoreError> {
-        if row.status != Status::Running.as_str() || row.lease_owner.as_deref() != Some(&self.owner) {
-            return Ok(None);
-        }
-        let (id, epoch) = (row.id.clone(), row.lease_epoch);
+    /// Reads back a claim that was not answered: what we hold, if it made the row ours.
+    pub fn claimed_by_us(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
+        let (id, owner) = (id.clone(), self.owner.clone());
         self.errands.ask(move |session| {
-            let rows = session.query(sql::TEXT_OF, &[&id.as_str()])?;
-            Ok(rows.first().map(|row| Claimed { text: row.get(0), epoch }))
+            let rows = session.query(sql::CLAIMED, &[&id.as_str(), &owner])?;
+            Ok(rows.first().map(|row| Claimed { text: row.get("text"), epoch: row.get("lease_epoch") }))
         })
     }
 
     /// Makes a task of ours terminal; the state it got, or None: it is not ours any more (lease lost).
     pub fn finish(&self, finish: &Finish) -> Result<Option<Status>, StoreError> {
         self.finish.call(finish.clone())
+    }
+
+    /// Reads back a finish that was not answered: whether it made the row what it is.
+    pub fn finished_by_us(&self, finish: &Finish) -> Result<bool, StoreError> {
+        let terminal = |row: &TaskRow| Status::parse(&row.status).is_some_and(Status::is_terminal);
+        let ours = |row: &TaskRow| row.lease_owner.as_ref() == Some(&self.owner) && row.lease_epoch == finish.epoch;
+        Ok(self.look_up(&finish.id)?.is_some_and(|row| terminal(&row) && ours(&row)))
     }
 
     /// Fails a task that could not be claimed; false: it is not QUEUED any more.
@@ -174,14 +232,73 @@ impl Store {
         self.look_up.call(id.clone())
     }
 
+    /// The same for many tasks in one statement, in their order.
+    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
+        let ids = ids.to_vec();
+        self.errands.ask(move |session| LookUp.run(session, &ids))
+    }
+
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be
     /// about to hand them on.
     pub fn queued_after(&self, after: i64, limit: i64) -> Result<Vec<(TaskId, i64)>, StoreError> {
-        self.errands.ask(move |session| {
+        self.upkeep.ask(move |session| {
             let rows = session.query(sql::QUEUED_AFTER, &[&after, &limit, &(FEED_AGE.as_millis() as i64)])?;
             Ok(rows.iter().map(|row| (TaskId::new(row.get::<_, String>(0)), row.get(1))).collect())
         })
     }
+
+    /// Up to `limit` QUEUED tasks, oldest number first.
+    pub fn queued(&self, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask(move |session| {
+            let rows = session.query(sql::QUEUED_AFTER, &[&-1_i64, &limit, &0_i64])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Up to `limit` tasks to be taken over; none without leases.
+    pub fn expired(&self, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+        let Some(Lease { max_attempts, .. }) = self.lease else { return Ok(Vec::new()) };
+        self.upkeep.ask(move |session| {
+            let rows = session.query(sql::EXPIRED, &[&max_attempts, &limit])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Ends the tasks whose lease expired and that no owner may run again; which, and how. None without leases.
+    pub fn settle_expired(&self) -> Result<Vec<(TaskId, Status)>, StoreError> {
+        let Some(lease) = self.lease else { return Ok(Vec::new()) };
+        self.upkeep.ask(move |session| lease::settle_expired(session, lease))
+    }
+
+    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order.
+    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>) -> Result<Vec<Renewed>, StoreError> {
+        let owner = self.owner.clone();
+        self.upkeep.ask(move |session| lease::renew(session, &owner, lease, &tasks))
+    }
+
+    /// Those of `ids` that were asked to stop.
+    pub fn cancel_requested(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask(move |session| {
+            let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
+            let rows = session.query(sql::CANCEL_REQUESTED, &[&id_column])?;
+            Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
+        })
+    }
+
+    /// Records, in a transaction of its own, what we did for a task of ours (chapter E08).
+    pub fn write_effect(&self, task: &LeasedTask, words: u64) -> Result<Effect, StoreError> {
+        let (owner, task) = (self.owner.clone(), task.clone());
+        self.errands.ask(move |session| lease::write_effect(session, &owner, &task, words as i64))
+    }
+}
+
+fn one(stored: Option<Vec<TaskId>>) -> Result<TaskId, StoreError> {
+    stored.and_then(|mut ids| ids.pop()).ok_or_else(not_stored)
+}
+
+/// Cannot be: only a key that is taken keeps a row from being stored.
+fn not_stored() -> StoreError {
+    StoreError::Unknown("a task without a key was not stored".into())
 }
 
 /// Does `work` on a connection of its own in a thread of its own, and waits at most `bound` for it.

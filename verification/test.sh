@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change is taken: format, lints, the compiler we promise, the scripts, the tests, and the
-# way from a clone to a counted text. Installs what is missing (Debian, Ubuntu). Last line: `N passed, N failed`.
+# way from a clone to a counted text, and the experiments with few repeats. Installs what is missing (Debian, Ubuntu). Last
+# line: `N passed, N failed`.
 #
 # Each gate counts as one, cargo's tests each as one of their own.
 
@@ -30,6 +31,7 @@ main() {
   export TASKSTATS_DATA=$scratch/data
   gate 'quickstart' verification/quickstart.sh
   gate 'quickstart again, on the same cluster' quickstart_goes_on
+  gate 'experiments, few repeats' verification/all.sh --quick --evidence "$scratch/evidence"
   say "$passed passed, $failed failed"
   ((failed == 0))
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crossbeam_channel::{bounded, select};
 
-use super::config::{Database, ServeConfig};
+use super::config::ServeConfig;
+use super::database;
 use super::exit::{self, Failure};
 use super::signals::Shutdown;
-use crate::cluster::Cluster;
 use crate::http::routes::{self, Route};
-use crate::http::{DoorLimits, Exchange, Guard, Server};
+use crate::http::{DoorLimits, Exchange, Guard, Server, Waiters};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
-use crate::service::{Event, Service, ServiceConfig};
-use crate::store::{InstanceLock, Recovery, Relock, Store, StoreConfig, StoreError, owner_name};
+use crate::service::{Event, Service, ServiceConfig, Tenure};
+use crate::store::{InstanceLock, Lease, Recovery, Relock, Store, owner_name};
 use crate::task::{Analyser, CountAnalyser};
 
 /// Runs the service until a signal ends it.
@@ -30,25 +30,28 @@ pub fn run_with(
 ) -> Result<(), Failure> {
     let Some(config) = ServeConfig::read(args)? else { return Ok(()) };
     let shutdown = Shutdown::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let store = Arc::new(open_store(&config)?);
-    store.apply_schema().map_err(|error| database_failure("schema", &error))?;
-    let instance = take_instance(&store)?;
-    let recovery = store.recover().map_err(|error| database_failure("recovery", &error))?;
+    let owner = owner_name().map_err(|error| Failure::failed(format!("no name for this process: {error}")))?;
+    let store = Arc::new(config.database.ready(owner, config.lease)?);
+    let (tenure, recovery) = settle_in(&store, config.lease)?;
 
     shutdown.started();
     let (events, inbox) = bounded(1);
     let analyser = analyser(CountAnalyser { max_words: config.max_words });
     let size = ServiceConfig { workers: config.workers, queue: config.queue };
-    let service = Service::start(store, analyser, instance, size, events)
+    let service = Service::start(store, analyser, tenure, size, events)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     let service = Arc::new(service);
-    let servers = match start_servers(&config, &service) {
-        Ok(servers) => servers,
-        Err(failure) => {
-            service.drain(config.drain_timeout);
-            return Err(failure);
-        }
-    };
+    let waiters = Waiters::start(service.clone())
+        .map(Arc::new)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")));
+    let (servers, waiters) =
+        match waiters.and_then(|waiters| Ok((start_servers(&config, &service, &waiters)?, waiters))) {
+            Ok(started) => started,
+            Err(failure) => {
+                service.drain(config.drain_timeout);
+                return Err(failure);
+            }
+        };
     announce(&servers, recovery);
 
     let reason = select! {
@@ -58,7 +61,7 @@ pub fn run_with(
         }),
         recv(inbox) -> event => Err(event),
     };
-    end(servers, &service, &config)?;
+    end(servers, &service, &waiters, &config)?;
     match reason {
         Ok(()) => Ok(()),
         Err(Ok(Event::InstanceLockLost(holder))) => Err(another_instance(&holder)),
@@ -66,23 +69,25 @@ pub fn run_with(
     }
 }
 
-fn open_store(config: &ServeConfig) -> Result<Store, Failure> {
-    let dsn = match &config.database {
-        Database::Dsn(dsn) => (**dsn).clone(),
-        Database::Embedded(data) => {
-            let started = Cluster::new(data).and_then(|cluster| cluster.start()).map_err(Failure::failed)?;
-            log::line(format_args!("private PostgreSQL: {}", started.url));
-            started.url.parse().map_err(|error| Failure::failed(format!("{}: {error}", started.url)))?
+/// The right to work on this database's tasks: the instance lock and recovery, or leases and neither of them.
+fn settle_in(store: &Store, lease: Option<Lease>) -> Result<(Tenure, Recovery), Failure> {
+    match lease {
+        None => {
+            let instance = take_instance(store)?;
+            let recovery = store.recover().map_err(|error| database::failure("recovery", &error))?;
+            Ok((Tenure::Sole(Box::new(instance)), recovery))
         }
-    };
-    let owner = owner_name().map_err(|error| Failure::failed(format!("no name for this process: {error}")))?;
-    Ok(Store::open(&StoreConfig { dsn, timeout: config.db_timeout, owner, lease: None }))
+        Some(lease) => {
+            let joined = store.join().map_err(|error| database::failure("joining", &error))?;
+            Ok((Tenure::Leased(lease), joined))
+        }
+    }
 }
 
 fn take_instance(store: &Store) -> Result<InstanceLock, Failure> {
-    match store.lock_instance().map_err(|error| database_failure("instance lock", &error))? {
+    match store.lock_instance().map_err(|error| database::failure("instance lock", &error))? {
         Relock::Held(mut lock) => {
-            lock.prove().map_err(|error| database_failure("instance lock", &error))?;
+            lock.prove().map_err(|error| database::failure("instance lock", &error))?;
             Ok(*lock)
         }
         Relock::OursStill => Err(another_instance("an earlier session of ours")),
@@ -96,18 +101,14 @@ fn another_instance(holder: &str) -> Failure {
     Failure { code: exit::ANOTHER_INSTANCE, message }
 }
 
-fn database_failure(step: &str, error: &StoreError) -> Failure {
-    Failure::failed(format!("{step}: {error}; nothing was started"))
-}
-
 /// Both listeners; the public one first, since readiness speaks of it.
-fn start_servers(config: &ServeConfig, service: &Arc<Service>) -> Result<[Server; 2], Failure> {
+fn start_servers(config: &ServeConfig, service: &Arc<Service>, waiters: &Arc<Waiters>) -> Result<[Server; 2], Failure> {
     let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
     let start = |name, flag: &str, address: SocketAddr, limits, guard: Guard, table: &'static [Route]| {
-        let service = service.clone();
+        let (service, waiters) = (service.clone(), waiters.clone());
         let handler = move |exchange: Exchange| match guard.refusal(&exchange) {
             Some(refusal) => exchange.reply(refusal),
-            None => routes::answer(table, &service, exchange),
+            None => routes::answer(table, &service, &waiters, exchange),
         };
         TcpListener::bind(address)
             .and_then(|listener| Server::start(name, listener, limits, Arc::new(handler)))
@@ -131,10 +132,11 @@ fn announce([public, admin]: &[Server; 2], recovery: Recovery) {
 }
 
 /// Frees the ports, answers what is in hand, then lets the workers finish.
-fn end(servers: [Server; 2], service: &Service, config: &ServeConfig) -> Result<(), Failure> {
+fn end(servers: [Server; 2], service: &Service, waiters: &Waiters, config: &ServeConfig) -> Result<(), Failure> {
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
     servers.iter().for_each(Server::stop_accepting);
     service.begin_drain();
+    waiters.close();
     for server in servers {
         let cut_off = server.close(CLOSE_PATIENCE);
         if cut_off > 0 {
@@ -143,8 +145,12 @@ fn end(servers: [Server; 2], service: &Service, config: &ServeConfig) -> Result<
     }
     match service.drain(config.drain_timeout) {
         0 => Ok(()),
-        running => Err(Failure::failed(format!(
-            "{running} tasks were still running at the drain timeout; the next start makes them FAILED"
-        ))),
+        running => {
+            let then = match config.lease {
+                Some(_) => "another instance takes them over when their leases expire",
+                None => "the next start makes them FAILED",
+            };
+            Err(Failure::failed(format!("{running} tasks were still running at the drain timeout; {then}")))
+        }
     }
 }

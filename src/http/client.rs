@@ -3,12 +3,13 @@
 //! a deadline.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::door::Door;
+use super::guest::Entry;
 use super::head::{self, Head};
 use super::quota::Share;
 use super::reply::{Refusal, set_connection};
@@ -21,6 +22,8 @@ const KEPT_ANSWER: usize = 64 * 1024;
 /// A client inside the door.
 pub struct Client {
     wire: Wire,
+    entry: Entry,
+    /// The client's address and its number among the guests, as the crew reads them.
     peer: String,
     /// Bytes read and not yet used are the first `filled`.
     inbox: Vec<u8>,
@@ -48,12 +51,14 @@ impl From<Refusal> for End {
 
 impl Client {
     /// A client that was given a seat.
-    pub fn new(stream: TcpStream, peer: String, door: Arc<Door>) -> io::Result<Client> {
+    pub fn new(stream: TcpStream, peer: SocketAddr, door: Arc<Door>) -> io::Result<Client> {
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
         stream.set_nodelay(true)?;
+        let entry = door.guests.enter();
+        let peer = format!("{peer} {}", entry.number());
         let (inbox, answer) = (vec![0; HEAD_BYTES], Vec::new());
-        Ok(Client { wire: Wire { stream, door }, peer, inbox, filled: 0, answer, head_only: false })
+        Ok(Client { wire: Wire { stream, door }, entry, peer, inbox, filled: 0, answer, head_only: false })
     }
 
     /// Serves requests until the connection ends.
@@ -79,9 +84,17 @@ impl Client {
         let mut head = self.read_head()?;
         self.head_only = head.head_only;
         let (request, share) = self.read_body(&mut head)?;
-        let door = &self.wire.door;
-        door.pool.exchange(&request, head.head_only, door.limits.handler_time, &mut self.answer)?;
-        drop((request, share));
+        let (wire, guest) = (&self.wire, self.entry.guest());
+        guest.set_body(Some(share));
+        let look_up = || {
+            if wire.is_closed() {
+                guest.leave();
+            }
+        };
+        let (pool, time) = (&wire.door.pool, wire.door.limits.handler_time);
+        let exchanged = pool.exchange(request, head.head_only, time, &look_up, &mut self.answer);
+        guest.set_body(None);
+        exchanged?;
         self.send_answer(&head)
     }
 
@@ -198,6 +211,17 @@ impl Wire {
             Err(e) if is_tick(&e) => Ok(0),
             Err(_) => Err(End::Silent),
         }
+    }
+
+    /// Whether the client has closed its sending side, which is all there is to see of one that has gone.
+    fn is_closed(&self) -> bool {
+        let waiting = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
+        let closed = match waiting {
+            Ok(n) => n == 0,
+            Err(e) => !is_tick(&e),
+        };
+        // In any case back to blocking: who only closed its sending side still gets its answer.
+        self.stream.set_nonblocking(false).is_err() || closed
     }
 
     fn send(&self, mut bytes: &[u8]) -> Result<(), End> {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::exchange::Exchange;
+use super::guest::Guests;
 use super::server::{Handler, give_up};
 use crate::limits::{CREW_MIN, CREW_PERIOD, HTTP_STACK, TICK};
 use crate::{lock, log};
@@ -22,6 +23,7 @@ struct Team {
     /// Weak, so that a handler that never returns does not keep tiny_http, its thread and its socket alive.
     tiny: Weak<tiny_http::Server>,
     handler: Handler,
+    guests: Arc<Guests>,
     cap: usize,
     period: Duration,
     roll: Mutex<Roll>,
@@ -44,14 +46,21 @@ struct Roll {
 
 impl Crew {
     /// Starts [`CREW_MIN`] threads that take requests off `tiny`; there will be at most `cap` of them.
-    pub fn start(name: &'static str, tiny: &Arc<tiny_http::Server>, handler: Handler, cap: usize) -> Crew {
-        Self::start_with_period(name, tiny, handler, cap, CREW_PERIOD)
+    pub fn start(
+        name: &'static str,
+        tiny: &Arc<tiny_http::Server>,
+        handler: Handler,
+        guests: Arc<Guests>,
+        cap: usize,
+    ) -> Crew {
+        Self::start_with_period(name, tiny, handler, guests, cap, CREW_PERIOD)
     }
 
     fn start_with_period(
         name: &'static str,
         tiny: &Arc<tiny_http::Server>,
         handler: Handler,
+        guests: Arc<Guests>,
         cap: usize,
         period: Duration,
     ) -> Crew {
@@ -60,6 +69,7 @@ impl Crew {
             name,
             tiny: Arc::downgrade(tiny),
             handler,
+            guests,
             cap,
             period,
             roll: Mutex::new(roll),
@@ -166,7 +176,7 @@ impl Team {
         // Nothing of ours is left half-done by a panic: the exchange answers 500 while it unwinds, and the panic hook
         // has said on stderr what happened.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(exchange) = Exchange::receive(request) {
+            if let Some(exchange) = Exchange::receive(request, &self.guests) {
                 (self.handler)(exchange);
             }
         }));
@@ -199,7 +209,8 @@ mod tests {
             drop(exchange);
         };
         let cap = CREW_MIN + 8;
-        let crew = Crew::start_with_period("test", &tiny, Arc::new(handler), cap, Duration::from_millis(20));
+        let crew =
+            Crew::start_with_period("test", &tiny, Arc::new(handler), Arc::default(), cap, Duration::from_millis(20));
         let threads = || lock(&crew.team.roll).threads;
         // One more request than there may be threads. They come one at a time, so that tiny_http loses none.
         let mut clients = Vec::new();

@@ -2,7 +2,7 @@
 //! accepting because of one client, one failed thread or a lack of file descriptors.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -11,6 +11,7 @@ use socket2::SockRef;
 
 use super::caps::DoorLimits;
 use super::client::Client;
+use super::guest::Guests;
 use super::porter::Porter;
 use super::quota::Quota;
 use super::server::give_up;
@@ -26,6 +27,8 @@ pub struct Door {
     pub limits: DoorLimits,
     /// The way to the crew.
     pub pool: Pool,
+    /// The clients inside.
+    pub guests: Arc<Guests>,
     /// One for each client connection.
     pub seats: Arc<Quota>,
     /// One for each byte of a body in flight.
@@ -87,7 +90,7 @@ impl Entrance {
                 return;
             }
             match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer.to_string()),
+                Ok((stream, peer)) => self.admit(stream, peer),
                 // The client went away before its turn.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(e) if e.kind() == ErrorKind::InvalidInput => {
@@ -101,7 +104,7 @@ impl Entrance {
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: String) {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
         let Some(seat) = self.door.seats.take(1) else {
             return self.porter.see_off(stream);
         };

@@ -66,6 +66,18 @@ pub fn misdirected(detail: impl Display) -> Reply {
     problem(421, "Misdirected Request", detail)
 }
 
+/// 422: the key names an earlier submission of another text.
+pub fn key_reused() -> Reply {
+    let detail = "Idempotency-Key belongs to a task with another text: send a new text under a new key";
+    problem(422, "Unprocessable Content", detail)
+}
+
+/// 413: a batch of more lines than can ever be taken at once.
+pub fn batch_too_long(lines: usize, most: usize) -> Reply {
+    let detail = format_args!("a batch of {lines} lines is never taken here: send at most {most} at once");
+    problem(413, "Content Too Large", detail)
+}
+
 /// 405, with the methods that would be allowed.
 pub fn method_not_allowed(method: &str, allow: String) -> Reply {
     let mut reply = problem(405, "Method Not Allowed", format_args!("{method} is not possible here; allowed: {allow}"));

@@ -2,6 +2,7 @@
 //! table and write its action: parse, act, reply.
 
 use super::exchange::{Exchange, Reply};
+use super::waiters::{Pending, Waiters};
 use super::{admin, openapi, problem, tasks};
 use crate::service::Service;
 use crate::task::TaskId;
@@ -21,12 +22,23 @@ enum Action {
     Plain(fn(&Service, &Exchange) -> Reply),
     /// With the task that its path names.
     OfTask(fn(&Service, &Exchange, &TaskId) -> Reply),
+    /// The same two for answers that may come later.
+    Waiting(fn(&Service, &Exchange) -> Answer),
+    WaitingOfTask(fn(&Service, &Exchange, &TaskId) -> Answer),
+}
+
+/// What an action says.
+pub enum Answer {
+    /// This, at once.
+    Now(Reply),
+    /// The state of a task when it has ended.
+    WhenEnded(Pending),
 }
 
 /// The public listener.
 pub const PUBLIC: &[Route] = &[
-    Route { method: "POST", path: "/tasks", action: Action::Plain(tasks::create) },
-    Route { method: "GET", path: "/tasks/{id}", action: Action::OfTask(tasks::show) },
+    Route { method: "POST", path: "/tasks", action: Action::Waiting(tasks::create) },
+    Route { method: "GET", path: "/tasks/{id}", action: Action::WaitingOfTask(tasks::show) },
     Route { method: "DELETE", path: "/tasks/{id}", action: Action::OfTask(tasks::cancel) },
     Route { method: "POST", path: "/tasks/{id}/cancel", action: Action::OfTask(tasks::cancel) },
     Route { method: "GET", path: "/openapi.json", action: Action::Plain(openapi::show) },
@@ -39,12 +51,14 @@ pub const ADMIN: &[Route] = &[
 ];
 
 /// Answers one request by a table.
-pub fn answer(table: &[Route], service: &Service, exchange: Exchange) {
-    let reply = dispatch(table, service, &exchange);
-    exchange.reply(reply);
+pub fn answer(table: &[Route], service: &Service, waiters: &Waiters, exchange: Exchange) {
+    match dispatch(table, service, &exchange) {
+        Answer::Now(reply) => exchange.reply(reply),
+        Answer::WhenEnded(pending) => waiters.park(exchange, pending),
+    }
 }
 
-fn dispatch(table: &[Route], service: &Service, exchange: &Exchange) -> Reply {
+fn dispatch(table: &[Route], service: &Service, exchange: &Exchange) -> Answer {
     let path = exchange.target().split('?').next().unwrap_or_default();
     // HEAD is GET without the body, which tiny_http leaves out.
     let method = if exchange.method() == "HEAD" { "GET" } else { exchange.method() };
@@ -52,17 +66,20 @@ fn dispatch(table: &[Route], service: &Service, exchange: &Exchange) -> Reply {
         table.iter().filter_map(|route| Some((route, matched(route.path, path)?))).collect();
     let Some((route, id)) = here.iter().find(|(route, _)| route.method == method) else {
         if here.is_empty() {
-            return problem::not_found(format_args!("there is nothing at {path}"));
+            return Answer::Now(problem::not_found(format_args!("there is nothing at {path}")));
         }
-        return problem::method_not_allowed(exchange.method(), allowed(&here));
+        return Answer::Now(problem::method_not_allowed(exchange.method(), allowed(&here)));
     };
-    match (&route.action, id) {
-        (Action::OfTask(action), Some(id)) => match TaskId::from_segment(id) {
-            Ok(id) => action(service, exchange, &id),
-            Err(error) => problem::bad_request(format_args!("task id in the path: {error}")),
-        },
-        (Action::Plain(action), _) => action(service, exchange),
-        (Action::OfTask(_), None) => problem::not_found(format_args!("there is nothing at {path}")),
+    // Of the routes with a task, each has its segment; of the others, none asks for it.
+    let id = match TaskId::from_segment(id.unwrap_or_default()) {
+        Ok(id) => id,
+        Err(error) => return Answer::Now(problem::bad_request(format_args!("task id in the path: {error}"))),
+    };
+    match &route.action {
+        Action::Plain(action) => Answer::Now(action(service, exchange)),
+        Action::OfTask(action) => Answer::Now(action(service, exchange, &id)),
+        Action::Waiting(action) => action(service, exchange),
+        Action::WaitingOfTask(action) => action(service, exchange, &id),
     }
 }
 

@@ -14,6 +14,7 @@ pub use super::caps::DoorLimits;
 use super::crew::Crew;
 use super::door::{Door, Gate};
 use super::exchange::Exchange;
+use super::guest::Guests;
 use super::private_dir::PrivateDir;
 use super::quota::Quota;
 use super::upstream::Pool;
@@ -48,11 +49,13 @@ impl Server {
         let internal = UnixListener::bind(dir.socket())?;
         let tiny = tiny_http::Server::from_listener(internal, None).map_err(io::Error::other)?;
         let tiny = Arc::new(tiny);
-        let crew = Crew::start(name, &tiny, handler, limits.connections + CREW_SPARE);
+        let guests = Arc::<Guests>::default();
+        let crew = Crew::start(name, &tiny, handler, Arc::clone(&guests), limits.connections + CREW_SPARE);
         let cut = Arc::new(AtomicBool::new(false));
         let door = Arc::new(Door {
             name,
             pool: Pool::start(dir.socket(), Arc::clone(&cut))?,
+            guests,
             seats: Quota::new(limits.connections),
             // One body of the largest size fits, whatever was configured.
             bodies: Quota::new(limits.bodies.max(limits.body)),

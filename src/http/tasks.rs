@@ -2,46 +2,134 @@
 
 use serde_json::{Map, Value, json};
 
+use std::time::Duration;
+
 use super::exchange::{Exchange, Reply};
 use super::problem::{self, json_reply};
+use super::routes::Answer;
 use super::submission::Submission;
-use crate::service::{Rejected, Service};
+use super::waiters::Pending;
+use super::{batch, prefer};
+use crate::limits::{BATCH_LINES, KEY_BYTES};
+use crate::service::{Accepted, Once, Rejected, Service};
 use crate::store::{Cancelled, TaskRow};
 use crate::task::{Status, TaskId};
 
-/// `POST /tasks`: 202 once the task's row is committed.
-pub fn create(service: &Service, exchange: &Exchange) -> Reply {
-    if let Some(other) = exchange.header("Content-Type").filter(|value| !is_json(value)) {
-        let detail = format!("Content-Type is {other}; send application/json");
-        return problem::problem(415, "Unsupported Media Type", detail);
+/// Names a submission, so that repeating it makes no second task.
+const KEY_FIELD: &str = "Idempotency-Key";
+
+/// The content type of one task.
+const SINGLE: &str = "application/json";
+/// The content type of a batch.
+const BATCH: &str = "application/x-ndjson";
+
+/// `POST /tasks`: 202 once the task's row is committed; with `Prefer: wait`, when it has ended. A batch is never waited for.
+pub fn create(service: &Service, exchange: &Exchange) -> Answer {
+    let media_type = exchange.header("Content-Type").map(media_type);
+    if media_type.is_some_and(|sent| sent.eq_ignore_ascii_case(BATCH)) {
+        return Answer::Now(submit_batch(service, exchange).unwrap_or_else(|refusal| refusal));
     }
-    let submission = match Submission::parse(exchange.body()) {
-        Ok(submission) => submission,
-        Err(why) => return problem::bad_request(why),
+    if let Some(other) = media_type.filter(|sent| !sent.eq_ignore_ascii_case(SINGLE)) {
+        let detail = format!("Content-Type is {other}; send {SINGLE}, or {BATCH} for a batch");
+        return Answer::Now(problem::problem(415, "Unsupported Media Type", detail));
+    }
+    let (id, accepted) = match submit(service, exchange) {
+        Ok(submitted) => submitted,
+        Err(refusal) => return Answer::Now(refusal),
     };
-    match service.submit(submission.text) {
-        Ok(accepted) => {
-            let queue = json!({
-                "position": accepted.position,
-                "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
-            });
-            let body = json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue});
-            let mut reply = json_reply(202, &body);
-            reply.headers.push(("Location", format!("/tasks/{}", accepted.id.to_segment())));
-            reply
-        }
-        Err(Rejected::Full(expected_wait)) => problem::full(expected_wait),
-        Err(Rejected::Store(error)) => problem::store_trouble(&error),
+    match prefer::wait(exchange) {
+        None => Answer::Now(accepted),
+        Some(Duration::ZERO) => Answer::Now(prefer::applied(accepted, Duration::ZERO)),
+        Some(wait) => Answer::WhenEnded(Pending { id, wait, accepted: Some(accepted) }),
     }
 }
 
-/// `GET /tasks/{id}`: what the database says.
-pub fn show(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
-    match service.look_up(id) {
-        Ok(Some(row)) => json_reply(200, &task_json(&row)),
-        Ok(None) => no_such_task(id),
-        Err(error) => problem::store_trouble(&error),
+/// The task and what is said of it, or the refusal.
+fn submit(service: &Service, exchange: &Exchange) -> Result<(TaskId, Reply), Reply> {
+    let submission = Submission::parse(exchange.body()).map_err(problem::bad_request)?;
+    let Some(key) = exchange.header(KEY_FIELD) else {
+        return service.submit(submission.text).map(created).map_err(rejected);
+    };
+    if key.is_empty() || key.len() > KEY_BYTES || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let detail = format_args!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters");
+        return Err(problem::bad_request(detail));
     }
+    match service.submit_once(submission.text, key).map_err(rejected)? {
+        Once::New(accepted) => Ok(created(accepted)),
+        Once::Known(id) => replayed(service, id),
+        Once::KeyReused => Err(problem::key_reused()),
+    }
+}
+
+/// All tasks of a batch, one line for each, or the refusal of all.
+fn submit_batch(service: &Service, exchange: &Exchange) -> Result<Reply, Reply> {
+    if exchange.header(KEY_FIELD).is_some() {
+        return Err(problem::bad_request(format_args!("{KEY_FIELD}: names one task, and cannot name a batch")));
+    }
+    let lines = batch::lines(exchange.body());
+    if lines > BATCH_LINES {
+        return Err(problem::batch_too_long(lines, BATCH_LINES));
+    }
+    let texts = batch::parse(exchange.body()).map_err(problem::bad_request)?;
+    let accepted = service.submit_all(texts).map_err(rejected)?;
+    let body: String = accepted.iter().map(|task| format!("{}\n", accepted_json(task))).collect();
+    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body: body.into_bytes() })
+}
+
+fn created(accepted: Accepted) -> (TaskId, Reply) {
+    let reply = task_accepted(&accepted.id, &accepted_json(&accepted));
+    (accepted.id, reply)
+}
+
+fn accepted_json(accepted: &Accepted) -> Value {
+    let queue = json!({
+        "position": accepted.position,
+        "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
+    });
+    json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue})
+}
+
+/// The task of an earlier request with the same key, as it is now.
+fn replayed(service: &Service, id: TaskId) -> Result<(TaskId, Reply), Reply> {
+    let row = service.look_up(&id).map_err(|error| problem::store_trouble(&error))?;
+    let row = row.ok_or_else(|| no_such_task(&id))?;
+    let mut reply = task_accepted(&id, &json!({"id": id.as_str(), "status": row.status}));
+    reply.headers.push(("Idempotency-Replayed", "true".into()));
+    Ok((id, reply))
+}
+
+fn task_accepted(id: &TaskId, body: &Value) -> Reply {
+    let mut reply = json_reply(202, body);
+    reply.headers.push(("Location", format!("/tasks/{}", id.to_segment())));
+    reply
+}
+
+fn rejected(why: Rejected) -> Reply {
+    match why {
+        Rejected::Full(expected_wait) => problem::full(expected_wait),
+        Rejected::NeverFits { texts, places } => problem::batch_too_long(texts, places),
+        Rejected::Store(error) => problem::store_trouble(&error),
+    }
+}
+
+/// `GET /tasks/{id}`: what the database says; with `Prefer: wait`, when the task has ended.
+pub fn show(service: &Service, exchange: &Exchange, id: &TaskId) -> Answer {
+    let wait = prefer::wait(exchange);
+    let row = match service.look_up(id) {
+        Ok(Some(row)) => row,
+        Ok(None) => return Answer::Now(no_such_task(id)),
+        Err(error) => return Answer::Now(problem::store_trouble(&error)),
+    };
+    match wait {
+        None => Answer::Now(shown(&row)),
+        Some(wait) if wait.is_zero() || row.has_ended() => Answer::Now(prefer::applied(shown(&row), wait)),
+        Some(wait) => Answer::WhenEnded(Pending { id: row.id, wait, accepted: None }),
+    }
+}
+
+/// A task as clients see it.
+pub(super) fn shown(row: &TaskRow) -> Reply {
+    json_reply(200, &task_json(row))
 }
 
 /// `POST /tasks/{id}/cancel` and `DELETE /tasks/{id}`: 202 when it is cancelled or asked to stop, 409 when it is too late.
@@ -56,13 +144,14 @@ pub fn cancel(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
     }
 }
 
-fn no_such_task(id: &TaskId) -> Reply {
+/// 404.
+pub(super) fn no_such_task(id: &TaskId) -> Reply {
     problem::not_found(format_args!("there is no task {id}"))
 }
 
-fn is_json(content_type: &str) -> bool {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    media_type.eq_ignore_ascii_case("application/json")
+/// A content type without its parameters.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 fn task_json(row: &TaskRow) -> Value {
@@ -84,4 +173,22 @@ fn task_json(row: &TaskRow) -> Value {
         }
     }
     Value::Object(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::REPLY_BYTES;
+
+    #[test]
+    fn the_reply_to_the_longest_batch_may_be_sent() {
+        let longest = Accepted {
+            id: TaskId::from_number(999_999_999_999_999_999),
+            position: usize::MAX,
+            expected_wait: Duration::from_millis(u64::MAX),
+        };
+        assert!((accepted_json(&longest).to_string().len() + 1) * BATCH_LINES <= REPLY_BYTES);
+    }
 }

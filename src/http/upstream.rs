@@ -51,16 +51,22 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Carries one request to the crew and its answer back: HTTP/1.0, whole, with its length.
+    /// Carries one request to the crew and its answer back: HTTP/1.0, whole, with its length. Calls `look_up` at every
+    /// tick that the answer is waited for.
     pub fn exchange(
         &self,
-        request: &[u8],
+        request: Vec<u8>,
         head_only: bool,
         time: Duration,
+        look_up: &dyn Fn(),
         answer: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let mut upstream = self.take()?;
-        match upstream.talk(request, head_only, Instant::now() + time, &self.cut, answer) {
+        let patience = Patience { deadline: Instant::now() + time, cut: &self.cut, look_up };
+        let sent = upstream.send(&request, &patience);
+        // The answer may be long in coming, and the request large.
+        drop(request);
+        match sent.and_then(|()| upstream.receive(head_only, &patience, answer)) {
             Ok(()) => {
                 upstream.used = Instant::now();
                 lock(&self.state).free.push_back(upstream);
@@ -128,7 +134,9 @@ impl Pool {
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
         let mut upstream = Upstream { stream, used: Instant::now() };
-        let answered = upstream.talk(PING, false, Instant::now() + PING_TIME, &self.cut, &mut Vec::new());
+        let patience = Patience { deadline: Instant::now() + PING_TIME, cut: &self.cut, look_up: &|| {} };
+        let answered = upstream.send(PING, &patience);
+        let answered = answered.and_then(|()| upstream.receive(false, &patience, &mut Vec::new()));
         let mut state = lock(&self.state);
         state.pings_lost = if answered.is_ok() || self.cut.load(Relaxed) { 0 } else { state.pings_lost + 1 };
         if state.pings_lost >= PINGS_LOST {
@@ -138,38 +146,48 @@ impl Pool {
     }
 }
 
+/// How long an exchange goes on, and what is done meanwhile.
+struct Patience<'a> {
+    deadline: Instant,
+    cut: &'a AtomicBool,
+    look_up: &'a dyn Fn(),
+}
+
+impl Patience<'_> {
+    /// After a socket call that moved nothing: 0 bytes when it may be tried again.
+    fn go_on(&self, e: io::Error) -> io::Result<usize> {
+        if !is_tick(&e) {
+            Err(e)
+        } else if self.cut.load(Relaxed) {
+            Err(ErrorKind::ConnectionAborted.into())
+        } else if Instant::now() >= self.deadline {
+            Err(ErrorKind::TimedOut.into())
+        } else {
+            (self.look_up)();
+            Ok(0)
+        }
+    }
+}
+
 impl Upstream {
-    /// Sends one request and reads the whole answer, and nothing after it.
-    fn talk(
-        &mut self,
-        request: &[u8],
-        head_only: bool,
-        deadline: Instant,
-        cut: &AtomicBool,
-        answer: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let patient = |e: io::Error| {
-            if !is_tick(&e) {
-                Err(e)
-            } else if cut.load(Relaxed) {
-                Err(ErrorKind::ConnectionAborted.into())
-            } else if Instant::now() >= deadline {
-                Err(ErrorKind::TimedOut.into())
-            } else {
-                Ok(0)
-            }
-        };
+    /// Sends one request.
+    fn send(&mut self, request: &[u8], patience: &Patience) -> io::Result<()> {
         let mut sent = 0;
         while sent < request.len() {
-            sent += self.stream.write(&request[sent..]).or_else(patient)?;
+            sent += self.stream.write(&request[sent..]).or_else(|e| patience.go_on(e))?;
         }
+        Ok(())
+    }
+
+    /// Reads the whole answer, and nothing after it.
+    fn receive(&mut self, head_only: bool, patience: &Patience, answer: &mut Vec<u8>) -> io::Result<()> {
         answer.clear();
         answer.resize(ANSWER_BYTES, 0);
         let (mut filled, mut total) = (0, None);
         while total.is_none_or(|total| filled < total) {
             match self.stream.read(&mut answer[filled..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                read => filled += read.or_else(patient)?,
+                read => filled += read.or_else(|e| patience.go_on(e))?,
             }
             if total.is_none() {
                 total = answer_length(&answer[..filled], head_only)?;

@@ -19,7 +19,7 @@ pub struct Admission {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Finishing UPDATEs under way: their tasks may be seen terminal while their permits are still on the way back.
+    /// Finishing UPDATEs and cancels under way: their tasks may be seen terminal while their permits are still on the way back.
     finishing: usize,
 }
 
@@ -27,7 +27,7 @@ struct State {
 #[derive(Debug)]
 pub struct Permit(Arc<Admission>);
 
-/// Marks a finishing UPDATE that is under way, until dropped. Drop the task's permit first.
+/// Marks a finishing UPDATE or a cancel that is under way, until dropped. Drop the task's permit first.
 #[derive(Debug)]
 pub struct Finishing(Arc<Admission>);
 
@@ -51,29 +51,37 @@ impl Admission {
     /// A permit for a submission, or none: refuse it. Waits [`PERMIT_GRACE`] at most, and only while a task is finishing:
     /// a client that saw that task end may rely on its place being free.
     pub fn admit(self: &Arc<Self>) -> Option<Permit> {
-        self.take(PERMIT_GRACE, |state| state.free == 0 && state.finishing > 0)
+        self.take(1, PERMIT_GRACE, |state| state.finishing > 0).then(|| Permit(self.clone()))
+    }
+
+    /// The same for `count` submissions together: all of their permits, or none.
+    pub fn admit_all(self: &Arc<Self>, count: usize) -> Option<Vec<Permit>> {
+        let taken = self.take(count, PERMIT_GRACE, |state| state.finishing > 0);
+        taken.then(|| (0..count).map(|_| Permit(self.clone())).collect())
     }
 
     /// A permit for a task that is in the database already; waits for one up to `bound`.
     pub fn wait(self: &Arc<Self>, bound: Duration) -> Option<Permit> {
-        self.take(bound, |state| state.free == 0)
+        self.take(1, bound, |_| true).then(|| Permit(self.clone()))
     }
 
-    fn take(self: &Arc<Self>, bound: Duration, worth_waiting: impl Fn(&State) -> bool) -> Option<Permit> {
+    /// Takes `count` from those free; whoever is told true makes as many permits of them.
+    fn take(&self, count: usize, bound: Duration, worth_waiting: impl Fn(&State) -> bool) -> bool {
         let deadline = Instant::now() + bound;
         let mut state = lock(&self.state);
-        while worth_waiting(&state) {
+        while state.free < count && worth_waiting(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             state = self.freed.wait_timeout(state, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
-        state.free = state.free.checked_sub(1)?;
-        Some(Permit(self.clone()))
+        let left = state.free.checked_sub(count);
+        state.free = left.unwrap_or(state.free);
+        left.is_some()
     }
 
-    /// Says that a finishing UPDATE is about to be sent.
+    /// Says that an UPDATE that may end a task is about to be sent.
     pub fn finishing(self: &Arc<Self>) -> Finishing {
         lock(&self.state).finishing += 1;
         Finishing(self.clone())
@@ -83,7 +91,8 @@ impl Admission {
 impl Drop for Permit {
     fn drop(&mut self) {
         lock(&self.0.state).free += 1;
-        self.0.freed.notify_one();
+        // All: the one who would be woken may wait for more than this.
+        self.0.freed.notify_all();
     }
 }
 
@@ -108,6 +117,20 @@ mod tests {
         assert_eq!(admission.taken(), 2);
         drop(first);
         assert!(admission.admit().is_some());
+    }
+
+    #[test]
+    fn a_batch_gets_all_of_its_permits_or_none() {
+        let admission = Admission::new(3);
+        let one = admission.admit().expect("one");
+        assert!(admission.admit_all(3).is_none());
+        assert_eq!(admission.taken(), 1, "nothing of them was kept");
+        drop(one);
+        let all = admission.admit_all(3).expect("all");
+        assert_eq!((all.len(), admission.taken()), (3, 3));
+        drop(all);
+        assert_eq!(admission.taken(), 0);
+        assert!(admission.admit_all(4).is_none());
     }
 
     #[test]

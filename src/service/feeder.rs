@@ -1,53 +1,80 @@
 //! The feeder: finds QUEUED rows that nobody holds — a recovered backlog, rows whose INSERT was committed but whose answer
-//! was lost — and hands them to the workers as permits free up. The database is the queue; the channel is only its head.
+//! was lost, another instance's — and RUNNING rows whose lease has expired, and hands them to the workers as permits free
+//! up. The database is the queue; the channel is only its head.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-use crossbeam_channel::Sender;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::Shared;
-use super::worker::Job;
 use crate::limits::{FEED_INTERVAL, FEED_ROWS};
-use crate::log::Bounded;
+use crate::log::{self, Bounded};
+use crate::store::StoreError;
 use crate::task::TaskId;
 
-/// Feeds `jobs` until the drain begins.
-pub(super) fn run(shared: &Arc<Shared>, jobs: &Sender<Job>) {
+/// What was found and waits for permits.
+struct Feeder<'a> {
+    shared: &'a Arc<Shared>,
+    backlog: VecDeque<TaskId>,
+    /// The next look for QUEUED rows begins behind this number; -1: at the oldest.
+    after: i64,
+}
+
+/// Feeds the workers until the drain begins.
+pub(super) fn run(shared: &Arc<Shared>) {
     let trouble = Bounded::new();
-    // Below every number: the first look starts at the oldest task.
-    let mut after = -1;
+    let mut feeder = Feeder { shared, backlog: VecDeque::new(), after: -1 };
     while !shared.drain.begun() {
-        match shared.store.queued_after(after, FEED_ROWS) {
-            Ok(found) => {
-                let more = found.len() as i64 == FEED_ROWS;
-                // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
-                after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
-                hand_on(shared, jobs, found.into_iter().map(|(id, _)| id).collect());
-                if more {
-                    continue;
-                }
-            }
-            Err(error) => trouble.line(format_args!("looking for queued tasks: {error}")),
+        let next_look = Instant::now() + FEED_INTERVAL;
+        if let Err(error) = feeder.look() {
+            trouble.line(format_args!("looking for tasks: {error}"));
         }
-        shared.drain.pause(FEED_INTERVAL);
+        feeder.hand_on(next_look);
+        let through = feeder.backlog.is_empty() && feeder.after >= 0;
+        if !through {
+            shared.drain.pause(next_look.saturating_duration_since(Instant::now()));
+        }
     }
 }
 
-/// Hands tasks on, oldest first, each when there is a permit for it.
-fn hand_on(shared: &Arc<Shared>, jobs: &Sender<Job>, mut queued: VecDeque<TaskId>) {
-    while let Some(id) = queued.front() {
-        if shared.drain.begun() {
-            return;
+impl Feeder<'_> {
+    /// Looks for tasks: expired ones at every look and first, however many wait.
+    fn look(&mut self) -> Result<(), StoreError> {
+        for (id, status) in self.shared.store.settle_expired()? {
+            log::line(format_args!("{id} is {status}: its owners are gone, and it is not run again"));
         }
-        let Some(hold) = shared.held.take(id) else {
-            queued.pop_front();
-            continue;
-        };
-        if let Some(permit) = shared.admission.wait(FEED_INTERVAL) {
-            queued.pop_front();
-            // Never full: the channel has a place for every permit.
-            let _ = jobs.send(Job { permit, hold });
+        for id in self.shared.store.expired(FEED_ROWS)?.into_iter().rev() {
+            self.backlog.push_front(id);
         }
+        if self.backlog.is_empty() {
+            let found = self.shared.store.queued_after(self.after, FEED_ROWS)?;
+            let more = found.len() as i64 == FEED_ROWS;
+            // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
+            self.after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
+            self.backlog.extend(found.into_iter().map(|(id, _)| id));
+            // What a submitter has brought to the channel already is no backlog.
+            self.backlog.retain(|id| !self.shared.held.has(id));
+        }
+        Ok(())
+    }
+
+    /// Hands tasks on, each when there is a permit for it, until the next look is due.
+    fn hand_on(&mut self, next_look: Instant) {
+        while let Some(id) = self.backlog.front() {
+            self.shared.backlog.store(self.backlog.len(), Ordering::Relaxed);
+            if self.shared.drain.begun() {
+                return;
+            }
+            if !self.shared.held.has(id) {
+                let left = next_look.saturating_duration_since(Instant::now());
+                let Some(permit) = self.shared.admission.wait(left) else { return };
+                if let Some(hold) = self.shared.held.take(id, permit) {
+                    self.shared.handoff.send(hold);
+                }
+            }
+            self.backlog.pop_front();
+        }
+        self.shared.backlog.store(0, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! The keeper of the instance lock: proves several times a second that the lock's connection lives, and so is the first to
-//! know of a lost database. While the lock is not held, nobody claims: another instance may have it.
+//! know of a lost database. While the lock is not held, nobody claims: another instance may have it. An instance with leases
+//! has no lock; its keeper only asks the database whether it is there.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
@@ -78,7 +79,10 @@ pub(super) fn run(shared: &Arc<Shared>, lock: InstanceLock) {
     while !shared.drain.expired() {
         shared.drain.pause(KEEPER_INTERVAL);
         let step = match lock.as_mut() {
-            Some(held) => held.prove().map(State::of_proof),
+            Some(held) => held.prove().map(|proof| {
+                recover_late(shared, held);
+                State::of_proof(proof)
+            }),
             None => regain(shared, &mut lock, &mut identity),
         };
         match step {
@@ -88,6 +92,27 @@ pub(super) fn run(shared: &Arc<Shared>, lock: InstanceLock) {
                 shared.claiming.set(false, Some(format!("database: {}", error)));
             }
         }
+    }
+}
+
+/// Asks the database whether it takes writes, until the service has ended. Leases alone say who may work on what.
+pub(super) fn watch(shared: &Arc<Shared>) {
+    while !shared.drain.expired() {
+        shared.drain.pause(KEEPER_INTERVAL);
+        match shared.store.probe() {
+            Ok(proof) => shared.claiming.set(true, State::of_proof(proof)),
+            Err(error) => shared.claiming.set(false, Some(format!("database: {error}"))),
+        }
+    }
+}
+
+/// A claim of a killed predecessor may commit after our recovery; as long as the lock is held, nobody else's is rightful.
+fn recover_late(shared: &Shared, lock: &mut InstanceLock) {
+    match shared.store.recover_late(lock) {
+        Ok(0) => {}
+        Ok(tasks) => log::line(format_args!("{tasks} tasks were claimed by a process that had exited: FAILED")),
+        // The next step comes in a moment, and proves the connection first.
+        Err(_) => {}
     }
 }
 

@@ -11,9 +11,8 @@ use std::time::Instant;
 use crossbeam_channel::Receiver;
 
 use super::Shared;
-use super::admission::Permit;
 use super::held::Hold;
-use crate::log::Bounded;
+use crate::log::{self, Bounded};
 use crate::store::{Claimed, Finish, StoreError};
 use crate::task::{Analyser, Analysis, Backoff, Status, Stop, TaskId};
 
@@ -22,19 +21,10 @@ pub const UNCLAIMABLE: &str = "worker could not claim task";
 
 static TROUBLE: Bounded = Bounded::new();
 
-/// A task on its way to a worker.
-#[derive(Debug)]
-pub struct Job {
-    /// Given back before the hold: whoever finds the task free finds a permit, too.
-    pub permit: Permit,
-    /// Sole possession within this process.
-    pub hold: Hold,
-}
-
 /// One worker's view of the service.
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) jobs: Receiver<Job>,
+    pub(super) jobs: Receiver<Hold>,
     pub(super) analyser: Arc<dyn Analyser>,
 }
 
@@ -48,33 +38,41 @@ enum ReadBack {
 impl Worker {
     /// Works until the channel is closed and empty, or the drain has expired.
     pub fn run(&self) {
-        for job in &self.jobs {
-            self.work(job);
+        for hold in &self.jobs {
+            if hold.begin() {
+                self.work(hold);
+            }
         }
     }
 
-    fn work(&self, job: Job) {
+    fn work(&self, hold: Hold) {
         let begun = Instant::now();
-        let Some(claimed) = self.claim(job.hold.id()) else { return };
+        let Some(claimed) = self.claim(&hold) else { return };
         self.shared.running.fetch_add(1, Ordering::AcqRel);
-        let analysis = analyse(&*self.analyser, &claimed.text, job.hold.stop());
-        let finish = Finish { id: job.hold.id().clone(), epoch: claimed.epoch, analysis };
+        let analysis = analyse(&*self.analyser, &claimed.text, hold.stop());
+        let finish = Finish { id: hold.id().clone(), epoch: claimed.epoch, analysis };
         drop(claimed);
         let finishing = self.shared.admission.finishing();
-        if self.finish(&finish) {
+        if self.finish(&finish, &hold) {
             self.shared.running.fetch_sub(1, Ordering::AcqRel);
             self.shared.pace.finished(begun.elapsed());
         }
-        drop(job);
+        drop(hold);
         drop(finishing);
     }
 
     /// Claims the task; None: it is not ours to work on.
-    fn claim(&self, id: &TaskId) -> Option<Claimed> {
-        let mut backoff = Backoff::new();
+    fn claim(&self, hold: &Hold) -> Option<Claimed> {
+        let (id, mut backoff, mut answer_lost) = (hold.id(), Backoff::new(), false);
         while self.shared.claiming.wait(&self.shared.drain) {
-            match self.shared.store.claim(id) {
-                Ok(claimed) => return claimed,
+            let asked = Instant::now();
+            let claimed = match self.shared.store.claim(id) {
+                // The claim without an answer may have arrived after the row was read back.
+                Ok(None) if answer_lost => match self.read_back(id)? {
+                    ReadBack::Ours(claimed) => Some(claimed),
+                    ReadBack::Queued | ReadBack::Gone => return None,
+                },
+                Ok(claimed) => Some(claimed?),
                 Err(StoreError::Refused(why)) => {
                     TROUBLE.line(format_args!("{id}: claim refused: {why}"));
                     self.fail_unclaimed(id);
@@ -85,15 +83,23 @@ impl Worker {
                     if self.shared.drain.begun() {
                         return None; // it stays QUEUED for the next start
                     }
+                    None
                 }
                 Err(StoreError::Unknown(why)) => {
                     TROUBLE.line(format_args!("{id}: claim: {why}"));
+                    answer_lost = true;
                     match self.read_back(id)? {
-                        ReadBack::Ours(claimed) => return Some(claimed),
-                        ReadBack::Queued => {}
+                        ReadBack::Ours(claimed) => Some(claimed),
+                        ReadBack::Queued => None,
                         ReadBack::Gone => return None,
                     }
                 }
+            };
+            if let Some(claimed) = claimed {
+                if self.shared.leased {
+                    hold.leased(claimed.epoch, asked);
+                }
+                return Some(claimed);
             }
             self.shared.drain.pause(backoff.pause());
         }
@@ -106,7 +112,7 @@ impl Worker {
         while !self.shared.drain.expired() {
             let found = self.shared.store.look_up(id).and_then(|row| match row {
                 Some(row) if row.status == Status::Queued.as_str() => Ok(ReadBack::Queued),
-                Some(row) => Ok(self.shared.store.claimed_by_us(&row)?.map_or(ReadBack::Gone, ReadBack::Ours)),
+                Some(_) => Ok(self.shared.store.claimed_by_us(id)?.map_or(ReadBack::Gone, ReadBack::Ours)),
                 None => Ok(ReadBack::Gone),
             });
             match found {
@@ -131,17 +137,25 @@ impl Worker {
         }
     }
 
-    /// Makes the task terminal; false: the drain expired first. Repeating the UPDATE after a lost answer is safe: it is
-    /// fenced by owner and epoch, and a row that it ended already is not RUNNING.
-    fn finish(&self, finish: &Finish) -> bool {
+    /// Makes the task terminal, or lets go of it where the lease is lost; false: the drain expired first. Repeating the
+    /// UPDATE after a lost answer is safe: it is fenced by owner and epoch, and a row that it ended already is not RUNNING.
+    fn finish(&self, finish: &Finish, hold: &Hold) -> bool {
         let (mut backoff, mut answer_lost) = (Backoff::new(), false);
         loop {
             let id = &finish.id;
-            match self.shared.store.finish(finish) {
-                Ok(Some(_)) => return true,
-                Ok(None) if answer_lost => return true, // the write without an answer was the one that did it
-                Ok(None) => {
-                    crate::log::line(format_args!("{id}: lease lost: epoch {} is not ours any more", finish.epoch));
+            // An owner that knows of its loss writes nothing more; the UPDATE would touch no row.
+            let ended = if hold.lost() { Ok(None) } else { self.shared.store.finish(finish) };
+            let done = match ended {
+                Ok(Some(_)) => Ok(true),
+                // The write without an answer may be the one that did it.
+                Ok(None) if answer_lost => self.shared.store.finished_by_us(finish),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(true) => return true,
+                Ok(false) => {
+                    log::line(format_args!("{id}: lease lost: epoch {} is not ours any more", finish.epoch));
                     return true;
                 }
                 Err(error) => {

@@ -1,9 +1,9 @@
-//! claim: a QUEUED row becomes ours, RUNNING, under a new epoch.
+//! claim: a QUEUED row, or one whose lease has expired, becomes ours, RUNNING, under a new epoch.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::lane::Operation;
+use super::lease::Lease;
 use super::session::Session;
 use super::sql;
 use crate::task::TaskId;
@@ -20,20 +20,20 @@ pub struct Claimed {
 pub(super) struct Claim {
     /// Who claims: this process.
     pub owner: String,
-    /// How long the claim holds without renewal; None: for ever (single instance).
-    pub lease: Option<Duration>,
+    /// How long the claim holds without renewal, and what may be taken over; None: for ever, and nothing.
+    pub lease: Option<Lease>,
 }
 
 impl Operation for Claim {
     type Input = TaskId;
-    /// None: the row was not QUEUED.
+    /// None: there was nothing to win.
     type Output = Option<Claimed>;
     const NAME: &'static str = "claim";
 
     fn run(&self, session: &mut Session, ids: &[TaskId]) -> Result<Vec<Option<Claimed>>, postgres::Error> {
         let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
-        let lease = self.lease.map(|lease| lease.as_millis() as i64);
-        let rows = session.query(sql::CLAIM, &[&id_column, &self.owner, &lease])?;
+        let (ttl, max_attempts) = (self.lease.map(Lease::millis), self.lease.map(|lease| lease.max_attempts));
+        let rows = session.query(sql::CLAIM, &[&id_column, &self.owner, &ttl, &max_attempts])?;
         let mut won: HashMap<String, Claimed> = rows
             .iter()
             .map(|row| (row.get("id"), Claimed { text: row.get("text"), epoch: row.get("lease_epoch") }))

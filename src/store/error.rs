@@ -18,6 +18,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The same of a statement that only reads: without an answer, too, nothing was changed.
+    pub fn of_question(self) -> StoreError {
+        match self {
+            StoreError::Unknown(why) => StoreError::NotDone(why),
+            known => known,
+        }
+    }
+
     /// Sorts an error of a statement that was sent in autocommit or ended by its own COMMIT.
     pub fn of_statement(error: &postgres::Error) -> StoreError {
         let text = describe(error);

@@ -54,6 +54,8 @@ fn storable_reason(reason: &str) -> String {
 pub(super) struct FinishBatch {
     /// Who claimed: this process.
     pub owner: String,
+    /// Whether a success records its effect in the same transaction: where tasks are leased.
+    pub with_effect: bool,
 }
 
 impl Operation for FinishBatch {
@@ -70,8 +72,10 @@ impl Operation for FinishBatch {
         let bytes: Vec<i64> = tasks.iter().map(|task| task.counts().bytes as i64).collect();
         let runes: Vec<i64> = tasks.iter().map(|task| task.counts().runes as i64).collect();
         let reasons: Vec<Option<String>> = tasks.iter().map(Finish::reason).collect();
-        let rows =
-            session.query(sql::FINISH, &[&self.owner, &ids, &epochs, &statuses, &words, &bytes, &runes, &reasons])?;
+        let rows = session.query(
+            sql::FINISH,
+            &[&self.owner, &ids, &epochs, &statuses, &words, &bytes, &runes, &reasons, &self.with_effect],
+        )?;
         let ended: HashMap<&str, Option<Status>> =
             rows.iter().map(|row| (row.get("id"), Status::parse(row.get("status")))).collect();
         Ok(tasks.iter().map(|task| ended.get(task.id.as_str()).copied().flatten()).collect())

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::StoreError;
+use super::recovery::ABANDONED;
 use super::session::Session;
 use super::sql;
 use crate::limits::KEEPER_INTERVAL;
@@ -38,7 +39,7 @@ impl InstanceLock {
     /// the lock.
     pub fn prove(&mut self) -> Result<Proof, StoreError> {
         let rows = self.session.query(sql::PROVE, &[]).map_err(|error| StoreError::of_statement(&error))?;
-        let (writable, identity): (bool, String) = (rows[0].get(0), rows[0].get(1));
+        let identity: String = rows[0].get(1);
         if identity != self.identity {
             return Err(StoreError::Refused(format!(
                 "one connection is served by changing sessions ({}, now {identity}), as by a pooler in transaction mode; \
@@ -46,7 +47,15 @@ impl InstanceLock {
                 self.identity
             )));
         }
-        Ok(if writable { Proof::Writable } else { Proof::ReadOnly })
+        Ok(Proof::of(&rows[0]))
+    }
+}
+
+impl InstanceLock {
+    /// Fails what a dead process claimed after our recovery had looked: its claim was waiting in the server when it was
+    /// killed. Says how many tasks that were. An error is no reason to give the lock up: `prove` tells of that.
+    pub(super) fn recover_late(&mut self, owner: &str) -> Result<u64, StoreError> {
+        self.session.execute(sql::RECOVER_LATE, &[&ABANDONED, &owner]).map_err(|error| StoreError::of_statement(&error))
     }
 }
 
@@ -57,6 +66,13 @@ pub enum Proof {
     Writable,
     /// It answers, but only reads.
     ReadOnly,
+}
+
+impl Proof {
+    /// Of a row of [`sql::PROVE`].
+    pub(super) fn of(row: &postgres::Row) -> Proof {
+        if row.get(0) { Proof::Writable } else { Proof::ReadOnly }
+    }
 }
 
 /// Tries for the lock until it is had or `patience` is over; `ours` is the identity of a lock we held before.

@@ -7,7 +7,7 @@ use postgres::Row;
 use super::lane::Operation;
 use super::session::Session;
 use super::sql;
-use crate::task::{Counts, TaskId};
+use crate::task::{Counts, Status, TaskId};
 
 /// A row of `go_tasks` without its text. Times are RFC 3339 in UTC, by the database's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,11 @@ pub struct TaskRow {
 }
 
 impl TaskRow {
+    /// Whether it is terminal, and so will never change.
+    pub fn has_ended(&self) -> bool {
+        Status::parse(&self.status).is_some_and(Status::is_terminal)
+    }
+
     fn read(row: &Row) -> TaskRow {
         let count = |column| row.get::<_, Option<i64>>(column).unwrap_or(0) as u64;
         TaskRow {

@@ -1,5 +1,6 @@
-//! Recovery: one plain transaction, an explicit step of a single instance's start. Opening the store never recovers: it
-//! may be open beside an instance that still works (chapter 28).
+//! Recovery, and joining. Recovery: one plain transaction, an explicit step of a single instance's start. Opening the store never recovers: it
+//! may be open beside an instance that still works (chapter 28). Joining is what an instance with leases does instead: it
+//! touches no task.
 
 use super::error::{StoreError, describe};
 use super::session::Session;
@@ -42,6 +43,29 @@ pub(super) fn recover(session: &mut Session) -> Result<Recovery, StoreError> {
     Ok(Recovery { failed: failed_rows, queued: queued as u64, next })
 }
 
+/// Counts the backlog, and sees to it that the next number is free: an instance that was here alone may have set it, other
+/// programs may have added rows, and others like us take numbers meanwhile.
+pub(super) fn join(session: &mut Session) -> Result<Recovery, StoreError> {
+    let mut transaction = session.transaction().map_err(not_joined)?;
+    let patience = START_TIMEOUT.as_millis();
+    transaction.batch_execute(&format!("SET LOCAL statement_timeout = {patience}")).map_err(not_joined)?;
+    let free: i64 = transaction.query_one(sql::NUMBER_AFTER_LARGEST, &[]).map_err(not_joined)?.get(0);
+    let mut next: i64 = transaction.query_one(sql::NEXT_NUMBER, &[]).map_err(not_joined)?.get(0);
+    if next < free {
+        transaction.batch_execute(sql::HOLD_NUMBERS).map_err(not_joined)?;
+        // Others may have taken numbers before the hold: never back behind those.
+        next = transaction.query_one(sql::NEXT_NUMBER, &[]).map_err(not_joined)?.get::<_, i64>(0).max(free);
+        transaction.execute(sql::SET_NEXT_NUMBER, &[&next]).map_err(not_joined)?;
+    }
+    let queued: i64 = transaction.query_one(sql::COUNT_QUEUED, &[]).map_err(not_joined)?.get(0);
+    transaction.commit().map_err(not_joined)?;
+    Ok(Recovery { failed: 0, queued: queued as u64, next })
+}
+
 fn failed(error: postgres::Error) -> StoreError {
     StoreError::Refused(format!("recovery was rolled back: {}", describe(&error)))
+}
+
+fn not_joined(error: postgres::Error) -> StoreError {
+    StoreError::Refused(format!("could not join the instances on this database: {}", describe(&error)))
 }

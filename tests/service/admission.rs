@@ -51,3 +51,28 @@ fn a_queued_task_is_cancelled_at_once_and_never_run() {
     assert_eq!(database.rows("SELECT status, words, lease_epoch FROM go_tasks WHERE text = 'second'"), "CANCELED|0|0");
     assert_eq!(client.cancel("task[99]").status, 404);
 }
+
+#[test]
+fn a_cancelled_task_gives_its_place_to_the_next() {
+    let database = Database::with_schema();
+    let serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
+    let mut client = serve.client();
+    let gate = Gate::shut(&database, "RUNNING");
+    let first = client.submit("first");
+    gate.reached();
+    // More often than there are places: what is cancelled leaves nothing behind in the queue.
+    for round in 0..10 {
+        let queued = client.submit("queued");
+        assert_eq!(client.post_text("third").status, 503, "round {round}");
+        assert_eq!(client.cancel(&queued).text("cancel"), "canceled");
+    }
+    let last = client.submit("last");
+    assert_eq!(client.post_text("one too many").status, 503);
+    gate.open();
+    client.wait_for(&first, "SUCCEEDED");
+    client.wait_for(&last, "SUCCEEDED");
+    assert_eq!(
+        database.rows("SELECT status, count(*), max(lease_epoch) FROM go_tasks GROUP BY status ORDER BY status"),
+        "CANCELED|10|0 SUCCEEDED|2|1"
+    );
+}

@@ -105,3 +105,15 @@ fn five_hundred_tasks_of_sixteen_clients_all_agree_with_their_rows() {
         "SELECT count(*), count(DISTINCT id), max(go_task_number(id)) FROM go_tasks WHERE status = 'SUCCEEDED'";
     assert_eq!(database.rows(counted), "500|500|499");
 }
+
+#[test]
+fn a_number_that_another_row_has_is_passed_over() {
+    let database = Database::with_schema();
+    let store = database.store("test");
+    database.run(
+        "INSERT INTO go_tasks (id, text, status) SELECT 'task[' || n || ']', '', 'QUEUED' FROM generate_series(0, 2) n",
+    );
+    let id = store.submit("Go one".into()).expect("a number that is free");
+    assert_eq!(id.as_str(), "task[3]");
+    assert_eq!(database.rows("SELECT count(*), min(text) FROM go_tasks"), "4|");
+}

@@ -4,13 +4,18 @@ mod harness;
 
 mod admission;
 mod analysers;
+mod batches;
 mod claims;
 mod drain;
+mod estimates;
 mod files;
 mod guards;
+mod keys;
 mod leaks;
 mod life;
+mod long_faults;
 mod lost_answers;
 mod lost_database;
 mod requests;
 mod start;
+mod waits;

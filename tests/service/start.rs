@@ -1,10 +1,25 @@
 //! Starting: configuration, schema, recovery, the instance lock.
 
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
 use crate::harness::serve::{End, run};
-use crate::harness::{Database, Gate, Serve};
+use crate::harness::{Database, Gate, Serve, until};
+
+/// From the end of one process to the readiness of the next.
+const RESTART: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_wrong_configuration_is_told_before_anything_listens_or_connects() {
+    // A server that would notice a connection, and ports that are taken: exit code 1, if it tried to listen.
+    let dir = format!("/tmp/taskstats-test-{}-untouched", std::process::id());
+    std::fs::create_dir(&dir).expect("a fresh directory");
+    let server = UnixListener::bind(format!("{dir}/.s.PGSQL.5432")).expect("a socket");
+    server.set_nonblocking(true).expect("a socket option");
+    let dsn = format!("host={dir} user=postgres dbname=untouched");
+    let taken = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [listen, admin] = taken.each_ref().map(|port| port.local_addr().expect("bound").to_string());
     for (args, said) in [
         (&["--admin", "0.0.0.0:0"][..], "--admin 0.0.0.0:0"),
         (&["--listen", "nowhere"], "--listen nowhere"),
@@ -20,13 +35,16 @@ fn a_wrong_configuration_is_told_before_anything_listens_or_connects() {
         (&["--no-such", "1"], "--no-such"),
         (&["stray"], "stray"),
     ] {
-        let output = run(&[&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"], args].concat());
+        let output = run(&[&["serve", "--dsn", &dsn, "--listen", &listen, "--admin", &admin], args].concat());
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(said), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        let connected = server.accept().map_err(|error| error.kind());
+        assert!(matches!(connected, Err(std::io::ErrorKind::WouldBlock)), "{args:?}: {connected:?}");
     }
+    std::fs::remove_dir_all(&dir).expect("our own directory");
 }
 
 #[test]
@@ -88,6 +106,26 @@ fn recovery_fails_what_a_killed_process_left_running_and_runs_the_rest() {
 }
 
 #[test]
+fn a_dead_process_s_claim_that_commits_after_the_next_start_leaves_nothing_running() {
+    for _ in 0..5 {
+        let database = Database::with_schema();
+        let mut serve = Serve::on(&database, &["--workers", "1"]);
+        let gate = Gate::shut(&database, "RUNNING");
+        let id = serve.client().submit("claimed by the dead");
+        gate.reached();
+        serve.kill();
+        // The server has not noticed yet: the claim still stands at the gate, and goes through it now.
+        let serve = Serve::on(&database, &["--workers", "1"]);
+        gate.open();
+        let mut client = serve.client();
+        until(&format!("{id} ends"), || client.task(&id).get("finished_at").is_some().then_some(()));
+        let ended = database.rows("SELECT status, words, failure_reason FROM go_tasks");
+        let by_the_dead = "FAILED|0|process exited before worker completion";
+        assert!(ended == by_the_dead || ended == "SUCCEEDED|4", "{ended}");
+    }
+}
+
+#[test]
 fn opening_a_store_beside_a_working_instance_recovers_nothing() {
     let database = Database::with_schema();
     let serve = Serve::on(&database, &["--workers", "1"]);
@@ -103,14 +141,27 @@ fn opening_a_store_beside_a_working_instance_recovers_nothing() {
 
 #[test]
 fn a_second_instance_is_told_so_and_starts_once_the_first_is_gone() {
-    let database = Database::new();
-    let mut first = Serve::on(&database, &[]);
+    let database = Database::with_schema();
+    let mut first = Serve::on(&database, &["--workers", "1"]);
+    let gate = Gate::shut(&database, "SUCCEEDED");
+    let mut client = first.client();
+    let (running, queued) = (client.submit("works"), client.submit("waits"));
+    gate.reached();
+    let rows = "SELECT * FROM go_tasks ORDER BY id";
+    let before = database.rows(rows);
     let (end, said) = Serve::start(&database.dsn(), &[]).err().expect("must not start");
     assert_eq!(end, End::Code(5), "{said}");
     assert!(said.contains("another taskstats serve works on this database"), "{said}");
-    first.client().submit("unharmed");
+    assert_eq!(database.rows(rows), before, "a living instance's rows were recovered");
+    let begun = Instant::now();
     first.kill();
-    Serve::on(&database, &[]);
+    // The dead process's backend still stands at the gate.
+    let second = Serve::on(&database, &["--workers", "1"]);
+    assert!(begun.elapsed() < RESTART, "{:?}", begun.elapsed());
+    assert!(second.ready.ends_with("failed=1 queued=1 next=2"), "{}", second.ready);
+    gate.open();
+    assert_eq!(database.task(&running), "FAILED|0|0|0");
+    second.client().wait_for(&queued, "SUCCEEDED");
 }
 
 #[test]
@@ -122,7 +173,7 @@ fn a_database_that_is_not_there_is_told_and_ends_the_start() {
 
 #[test]
 fn a_port_in_use_is_told_and_ends_the_start() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let database = Database::new();
     let (end, said) = Serve::start(&database.dsn(), &["--listen", &address]).err().expect("must not start");
@@ -174,9 +225,9 @@ fn killed_and_restarted_fifteen_times_each_start_finds_its_way() {
         gate.reached();
         client.submit("waits on");
         serve.kill();
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let serve = Serve::on(&database, &["--workers", "1", "--queue", "1"]);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < RESTART, "{:?}", begun.elapsed());
         assert!(serve.ready.ends_with("failed=1 queued=1 next=2"), "{}", serve.ready);
         gate.open();
         let mut client = serve.client();

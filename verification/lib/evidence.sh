@@ -11,17 +11,22 @@ source "$(dirname "${BASH_SOURCE[0]}")/service.sh"
 # Set by whoever runs the experiment.
 evidence=
 scratch=
+data= # of the cluster
+database_url=
+gated= # the example's binary
 row=
 step_number=0
 
 # What a step leaves in variables, for the assertions after it.
 # shellcheck disable=SC2034 # for those who source this
-step=      # path of the evidence without its ending
-exit_code= # of the last step
-answer=    # what the last step wrote to stdout, when it asked the database
-http_status=
-http_ms=
-task_id=
+{
+  step=      # path of the evidence without its ending
+  exit_code= # of the last step
+  answer=    # what the database said
+  http_status=
+  http_ms=
+  task_id= # of the last submission, if it was accepted
+}
 
 # begin_step NAME
 begin_step() {
@@ -44,10 +49,10 @@ run() {
   run_step "${@:2}"
 }
 
-# note NAME TEXT: evidence of something that is not a command.
+# note NAME TEXT: evidence of something that is not a command. No text is no line.
 note() {
   begin_step "$1"
-  say "$2" >"$step.stdout"
+  printf '%s' "$2${2:+$'\n'}" >"$step.stdout"
 }
 
 milliseconds() {
@@ -73,6 +78,9 @@ serve() {
 
 # What the ready line says of recovery.
 recovery_report() { sed -n 's/^ready .*\(failed=.*\)$/\1/p' "$service_log/serve.out"; }
+
+# service_says TEXT: on stderr, so far.
+service_says() { grep -qF -- "$1" "$service_log/serve.err"; }
 
 # terminate NAME: SIGTERM; exit_code is the service's.
 terminate() {
@@ -169,6 +177,9 @@ psql_options=(--no-psqlrc --quiet --tuples-only --no-align --set ON_ERROR_STOP=1
 # db NAME SQL: the result is in answer, rows apart by newlines, columns by |.
 db() {
   run "$1" psql "${psql_options[@]}" --command "$2" "$database_url"
+  # Nothing must look like no rows.
+  ((exit_code == 0)) || fail "$1: $(<"$step.stderr")"
+  # shellcheck disable=SC2034
   answer=$(<"$step.stdout")
 }
 

@@ -22,26 +22,34 @@ usage="usage: ${0##*/} [FLAGS]
 
 Environment: CARGO_TARGET_DIR. Exit code: 0 all verdicts are ok, 1 one is not, 2 usage."
 
+# Set by the experiment.
+title=
+rows=()
+last_row=
+faults=()
+
 experiment=
-data=
 sabotage=
 quick=
 repeats=
-last_row=
 row_pid=
 cluster_runs=
+sabotage_pid=
 
 # run_experiment NAME FULL_REPEATS QUICK_REPEATS ARGUMENT...
 run_experiment() {
   experiment=$1
   evidence=$repository/evidence/$1
   read_flags "${@:4}"
-  repeats=${repeats:-$([[ -n $quick ]] && say "$3" || say "$2")}
+  if [[ -z $repeats ]]; then
+    repeats=$2
+    if [[ -n $quick ]]; then repeats=$3; fi
+  fi
   # Flags have twins in the environment; only where PostgreSQL is may come from outside.
-  local name
-  for name in "${!TASKSTATS_@}"; do
-    [[ $name == TASKSTATS_PG_BIN ]] || unset "$name"
-  done
+  local twin
+  while IFS= read -r twin; do
+    [[ $twin == TASKSTATS_PG_BIN ]] || unset "$twin"
+  done < <(compgen -A variable TASKSTATS_)
   if [[ $sabotage == all ]]; then
     sabotage_all
   else
@@ -53,16 +61,53 @@ read_flags() {
   while (($#)); do
     case $1 in
       --quick) quick=yes ;;
-      --repeats) repeats=${2?} && shift ;;
-      --rows) IFS=, read -r -a rows <<<"${2?}" && shift ;;
-      --evidence) evidence=$(realpath --canonicalize-missing -- "${2?}") && shift ;;
-      --sabotage) sabotage=${2?} && shift ;;
       --faults) printf '%s\n' "${faults[@]}" && exit ;;
       --help | -h) say "$usage" && exit ;;
-      *) say "${0##*/}: unknown flag $1; see --help" >&2 && exit 2 ;;
+      --repeats | --rows | --evidence | --sabotage)
+        (($# > 1)) || misused "$1 needs a value"
+        read_value "$1" "$2" && shift
+        ;;
+      *) misused "unknown flag $1" ;;
     esac
     shift
   done
+}
+
+read_value() {
+  case $1 in
+    --repeats)
+      [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || misused "--repeats $2: not a number from 1"
+      repeats=$2
+      ;;
+    --rows) choose_rows "$2" ;;
+    --evidence) evidence=$(realpath --canonicalize-missing -- "$2") ;;
+    --sabotage)
+      # What is not there cannot be broken: a misspelt fault must not look like one that went unnoticed.
+      is_sabotage "$2" || misused "--sabotage $2: no such fault"
+      sabotage=$2
+      ;;
+  esac
+}
+
+# choose_rows N,N
+choose_rows() {
+  local chosen
+  IFS=, read -r -a chosen <<<"$1"
+  for row in "${chosen[@]}"; do
+    [[ " ${rows[*]} " == *" $row "* ]] ||
+      misused "--rows $1: the rows are ${rows[*]}${last_row:+ and, after any of these, $last_row}"
+  done
+  rows=("${chosen[@]}")
+}
+
+is_sabotage() {
+  [[ $1 == all || $1 == expectations || $1 =~ ^([0-9]+|end)\.[0-9]+$ ]] ||
+    printf '%s\n' "${faults[@]}" | awk -v name="$1" '$1 == name { found = 1 } END { exit !found }'
+}
+
+misused() {
+  say "${0##*/}: $*; see --help" >&2
+  exit 2
 }
 
 # ------------------------------------------------------------------ one run
@@ -83,7 +128,10 @@ run_rows() {
   record_circumstances "$@"
   say "$title"
   local current
-  for current in "${rows[@]}" ${last_row:+"$last_row"}; do run_row "$current"; done
+  for current in "${rows[@]}"; do
+    [[ $current == "$last_row" ]] || run_row "$current"
+  done
+  [[ -z $last_row ]] || run_row "$last_row"
   row=end step_number=0
   stop_everything
   print_verdicts
@@ -162,10 +210,13 @@ stop_everything() {
   run db-stop "$taskstats" db stop --data "$data"
   cluster_runs=
   for pid in "$server" $(<"$scratch/pids"); do
-    if kill -0 "$pid" 2>/dev/null; then alive+=" $pid"; fi
+    if is_alive "$pid"; then alive+=" $pid"; fi
   done
   expect end.1 'no process of this experiment is left' 'db stop 0, alive:' "db stop $exit_code, alive:$alive"
 }
+
+# What has ended and only waits for its parent to notice is not alive.
+is_alive() { grep -qs '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status"; }
 
 clean_up() {
   set +e
@@ -183,10 +234,10 @@ clean_up() {
 
 # verdict NUMBER ok|FAIL WHAT EXPECTED SEEN
 verdict() {
-  local fields=("${@//[$'\t\n']/ }")
+  local fields=("${@//[$'\t\n']/ }") shown=400
   (IFS=$'\t' && printf '%s\n' "${fields[*]}") >>"$evidence/verdicts.tsv"
   if [[ $2 == FAIL ]]; then
-    printf '%s  FAIL  %s\n  expected  %s\n  seen      %s\n' "$1" "$3" "$4" "$5"
+    printf '%s  FAIL  %s\n  expected  %s\n  seen      %s\n' "$1" "$3" "${4:0:shown}" "${5:0:shown}"
   fi
 }
 
@@ -215,16 +266,19 @@ await() {
   [[ $came == yes ]] || exit 1
 }
 
-# One line per assertion, in the order of numbers, those of repeats together.
+# One line per assertion, in the order of numbers, those of repeats together; of numbers, which were seen.
 print_verdicts() {
   sort -t $'\t' -k 1,1V -s "$evidence/verdicts.tsv" | awk -F '\t' '
-    $1 != id { show(); id = $1; what = $3; seen = $5; ok = all = 0 }
-    { all++; if ($2 == "ok") ok++; else seen = "" }
+    $1 != id { show(); id = $1; ok = all = 0; least = most = $5 }
+    { all++; ok += $2 == "ok"; what = $3; is_range = $4 ~ /^[0-9]+ to [0-9]+$/ }
+    { if ($5 + 0 < least + 0) least = $5; if ($5 + 0 > most + 0) most = $5; range = $4 }
     END { show() }
-    function show(times) {
+    function show() {
       if (id == "") return
+      seen = least == most ? least : least "-" most
       times = all > 1 ? ok " of " all : ""
-      printf "%-6s %-4s %-11s %s\n", id, ok == all ? "ok" : "FAIL", times, what
+      values = is_range ? ": " seen " (" range ")" : ""
+      printf("%-6s %-4s %-11s %s%s\n", id, ok == all ? "ok" : "FAIL", times, what, values)
       failed += ok < all; count++
     }
     END { printf "%d assertions, %d failed\n", count, failed }' | tee "$evidence/verdicts.txt"
@@ -241,25 +295,49 @@ expectation_is_sabotaged() { [[ $sabotage == "$1" || $sabotage == expectations ]
 # expectation is wrong, one alone must be enough, and each fault of the system must be noticed.
 sabotage_all() {
   sabotage_evidence=$evidence-sabotage
+  trap 'end_sabotage; exit 130' INT
+  trap 'end_sabotage; exit 143' TERM
   # Where something cannot come, it is not waited for as long as where it must.
   export EXPERIMENT_PATIENCE=${EXPERIMENT_PATIENCE:-6}
-  local unnoticed=0 fault
+  local unnoticed=0 fault name what row undisturbed=
   say "$title: sabotage"
   sabotaged_run clean --quick || fail "not even the undisturbed run is clean; see $sabotage_evidence/clean"
   compare_sabotage expectations || ((unnoticed += 1))
   fault=$(numbers_with clean ok | head -n 1)
   compare_sabotage "$fault" || ((unnoticed += 1))
   for fault in "${faults[@]}"; do
-    notice_fault "${fault%% *}" "${fault#* }" || ((unnoticed += 1))
+    read -r name what <<<"$fault"
+    row=${name%%.*}
+    # The last row runs anyway, but it needs something to judge.
+    if [[ $row == "$last_row" ]]; then row=${rows[0]}; fi
+    # A row that fails when it runs alone would seem to notice anything.
+    if [[ $row != "$undisturbed" ]]; then
+      sabotaged_run "clean-$row" --quick --rows "$row" || fail "row $row fails undisturbed; see $sabotage_evidence/clean-$row"
+      undisturbed=$row
+    fi
+    notice_fault "$name" "$what" "$row" || ((unnoticed += 1))
   done
   say "$((${#faults[@]} + 2)) sabotages, $unnoticed NOT DETECTED"
   ((unnoticed == 0))
 }
 
-# sabotaged_run NAME FLAG...: its exit code; its evidence is kept apart.
+# sabotaged_run NAME FLAG...: its exit code; its evidence is kept apart. In the background, because a signal only gets to a
+# shell that waits.
 sabotaged_run() {
+  local code=0
   mkdir -p "$sabotage_evidence"
-  "$0" --evidence "$sabotage_evidence/$1" "${@:2}" >"$sabotage_evidence/$1.txt" 2>&1
+  "$0" --evidence "$sabotage_evidence/$1" "${@:2}" >"$sabotage_evidence/$1.txt" 2>&1 &
+  sabotage_pid=$!
+  wait "$sabotage_pid" || code=$?
+  sabotage_pid=
+  return "$code"
+}
+
+end_sabotage() {
+  if [[ -n $sabotage_pid ]]; then
+    kill -TERM "$sabotage_pid" 2>/dev/null || true
+    wait "$sabotage_pid" || true
+  fi
 }
 
 # numbers_with NAME ok|FAIL: assertions of a run.
@@ -267,23 +345,27 @@ numbers_with() { awk -F '\t' -v verdict="$2" '$2 == verdict { print $1 }' "$sabo
 
 # compare_sabotage expectations|NUMBER: with wrong expectations exactly the assertions fail that have them.
 compare_sabotage() {
-  local code=0 wanted failed
+  local code=0 wanted=$1 failed
   sabotaged_run "$1" --quick --sabotage "$1" || code=$?
-  wanted=$([[ $1 == expectations ]] && numbers_with clean ok || say "$1")
+  if [[ $1 == expectations ]]; then wanted=$(numbers_with clean ok); fi
   failed=$(numbers_with "$1" FAIL)
-  report_sabotage "$1" "$([[ $code == 1 && $failed == "$wanted" ]] && say yes)" \
-    "$(wc -l <<<"$failed") of $(wc -l <<<"$wanted") wrong expectations fail, and nothing else, exit code $code"
+  local result='NOT DETECTED'
+  if [[ $code == 1 && $failed == "$wanted" ]]; then result=detected; fi
+  report_sabotage "$1" "$result" \
+    "$(wc -l <<<"$wanted") wrong expectations: $(grep -c . <<<"$failed") FAIL, nothing else; exit code $code"
 }
 
-# notice_fault NAME WHAT: the run of its row says FAIL.
+# notice_fault NAME WHAT ROW: an assertion of the fault's own row says FAIL.
 notice_fault() {
-  local code=0 failed row_flags=(--rows "${1%%.*}")
-  sabotaged_run "$1" --quick "${row_flags[@]}" --sabotage "$1" || code=$?
-  failed=$(numbers_with "$1" FAIL | tr '\n' ' ')
-  report_sabotage "$1" "$([[ $code == 1 && -n $failed ]] && say yes)" "$2 → FAIL in ${failed:-none}, exit code $code"
+  local code=0 failed result='NOT DETECTED'
+  sabotaged_run "$1" --quick --rows "$3" --sabotage "$1" || code=$?
+  failed=$(numbers_with "$1" FAIL | paste -s -d ' ')
+  if [[ $code == 1 && " $failed" == *" ${1%%.*}."* ]]; then result=detected; fi
+  report_sabotage "$1" "$result" "$2: FAIL in ${failed:-nothing}; exit code $code"
 }
 
+# report_sabotage NAME RESULT WHAT
 report_sabotage() {
-  printf '%-24s %-13s %s\n' "$1" "$([[ -n $2 ]] && say detected || say 'NOT DETECTED')" "$3"
-  [[ -n $2 ]]
+  printf '%-18s %-13s %s\n' "$@"
+  [[ $2 == detected ]]
 }

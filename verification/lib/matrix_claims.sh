@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Rows 10 and 13 of the matrix: claims that PostgreSQL refuses, cancels of running tasks. For matrix.sh.
+# Row 10 of the matrix: claims that PostgreSQL refuses. For matrix.sh.
 
 # shellcheck source-path=SCRIPTDIR source=experiment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/experiment.sh"
@@ -11,7 +11,9 @@ scheduling_ms=500
 # ------------------------------------------------------------------ 10: the claim raises an SQL error
 
 row_10() {
-  serve serve --workers 1 --queue 0
+  local timeout=2s
+  if sabotaged 10.unbounded; then timeout=4s; fi
+  serve serve --workers 1 --queue 0 --db-timeout "$timeout"
   open_session
   refused_claim
   failing_write_is_retried
@@ -19,7 +21,7 @@ row_10() {
   failing_write_is_bounded
   sigterm_ends_the_retries
   close_session
-  end_service 10.99
+  end_service 10.25
 }
 
 refused_claim() {
@@ -48,8 +50,8 @@ failing_write_is_retried() {
   post no-slot 'no slot'
   expect 10.7 'and keeps its slot: 503' 503 "$http_status"
   note pauses "$(pauses_between refuses FAILED "$id")"
-  expect_from 10.8 'shortest pause between two tries, in ms' 25 250 "$(sort -n "$step.stdout" | head -n 1)"
-  expect_from 10.9 'longest pause between two tries, in ms' 200 $((250 + scheduling_ms)) "$(sort -n "$step.stdout" | tail -n 1)"
+  expect_from 10.8 'shortest pause between two tries, ms' 25 250 "$(sort -n "$step.stdout" | head -n 1)"
+  expect_from 10.9 'longest pause between two tries, ms' 200 $((250 + scheduling_ms)) "$(sort -n "$step.stdout" | tail -n 1)"
   refuse_no_more allow-failing FAILED
   await 10.10 'as soon as it can, it becomes FAILED' status_is "$id" FAILED
   get retried "$id"
@@ -88,7 +90,7 @@ failing_write_is_bounded() {
   id=$task_id
   await 10.17 'another task: the write of FAILED hangs, and is tried again' tries_are 2 holds FAILED "$id"
   note pauses "$(pauses_between holds FAILED "$id")"
-  expect_from 10.18 'from try to try, with at most 2 s for the SQL, in ms' 100 $((2000 + 250 + scheduling_ms)) \
+  expect_from 10.18 'from try to try, with at most 2 s for the SQL, ms' 100 $((2000 + 250 + scheduling_ms)) \
     "$(sort -n "$step.stdout" | tail -n 1)"
   open_gate
   await 10.19 'the gate is opened: it becomes FAILED' status_is "$id" FAILED
@@ -115,45 +117,11 @@ sigterm_ends_the_retries() {
 }
 
 # When each try was made, by the server's clock, in seconds. refuse.sql and hold.sql write it.
-tries() { server_log | grep -F "experiment $1 $2 of $3 at " | grep -v STATEMENT | sed 's/.* at //'; }
+tries() {
+  server_log | awk -v said="experiment $1 $2 of $3 at " 'at = index($0, said) { print substr($0, at + length(said)) }'
+}
 
 # tries_are COUNT refuses|holds STATUS ID
 tries_are() { (($(tries "${@:2}" | wc -l) >= $1)); }
 
 pauses_between() { tries "$@" | awk 'NR > 1 { printf "%d\n", ($1 - last) * 1000 } { last = $1 }'; }
-
-# ------------------------------------------------------------------ 13: cancel of a running task
-
-row_13() {
-  export GATE=$scratch/analyser-gate GATED=$gated
-  sabotaged 13.gate-missing || : >"$GATE"
-  taskstats=$repository/verification/lib/gated-serve.sh serve serve --workers 1
-  local id waiting
-  post running 'Go one'
-  id=$task_id
-  await 13.1 'the analyser holds the task: RUNNING' status_is "$id" RUNNING
-  post waiting 'Go one'
-  waiting=$task_id
-  cancel cancel "$id"
-  expect 13.2 'cancel: 202, requested' '202 requested' "$http_status $(of_body .cancel)"
-  if sabotaged 13.untold; then db sabotage "UPDATE go_tasks SET cancel_requested = false WHERE id = '$id'"; fi
-  get requested "$id"
-  expect 13.3 'HTTP tells RUNNING, and that it was asked to stop' 'RUNNING true' "$(of_body '"\(.status) \(.cancel_requested)"')"
-  db requested "SELECT status, cancel_requested, words FROM go_tasks WHERE id = '$id'"
-  expect 13.4 'so does the table' 'RUNNING|t|0' "$answer"
-  cancel cancel-again "$id"
-  expect 13.5 'cancel again: 202, requested' '202 requested' "$http_status $(of_body .cancel)"
-  db_task waiting "$waiting"
-  expect 13.6 'its worker is not free: the next one waits' 'QUEUED 0/0/0' "$answer"
-  rm -f "$GATE"
-  await 13.7 'the analyser stops: CANCELED' status_is "$id" CANCELED
-  get canceled "$id"
-  expect 13.8 'no counts' 'CANCELED 0/0/0' "$(told)"
-  db_task canceled "$id"
-  expect 13.9 'so does the table' 'CANCELED 0/0/0' "$answer"
-  cancel too-late "$id"
-  expect 13.10 'cancel once more: 409' '409 too_late' "$http_status $(of_body .cancel)"
-  await 13.11 'now the next one is counted' status_is "$waiting" SUCCEEDED
-  get waiting "$waiting"
-  end_service 13.12
-}

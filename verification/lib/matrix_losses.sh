@@ -25,10 +25,10 @@ row_6() {
   for number in 1 2 3; do
     get "lost-get-$number" "$old"
     expect 6.3 'GET without database: 503' 503 "$http_status"
-    expect_from 6.4 'within the database timeout and a second, in ms' 0 "$most_ms_without_database" "$http_ms"
+    expect_from 6.4 'within the database timeout and a second, ms' 0 "$most_ms_without_database" "$http_ms"
     post "lost-post-$number" 'db lost'
     expect 6.5 'POST without database: 503' 503 "$http_status"
-    expect_from 6.6 'within the database timeout and a second, in ms' 0 "$most_ms_without_database" "$http_ms"
+    expect_from 6.6 'within the database timeout and a second, ms' 0 "$most_ms_without_database" "$http_ms"
   done
   http lost-health GET "$admin_url/healthz"
   expect 6.7 'the process is healthy' 200 "$http_status"
@@ -49,7 +49,7 @@ row_6() {
   expect 6.12 'the old id: 200, as before' '200 SUCCEEDED 2/6/6' "$http_status $(told)"
   post again 'back again'
   expect 6.13 'a new text: 202' 202 "$http_status"
-  expect_from 6.14 'all that after the return of PostgreSQL, in ms' 0 "$most_ms_to_return" $(($(milliseconds) - since))
+  expect_from 6.14 'all that after the return of PostgreSQL, ms' 0 "$most_ms_to_return" $(($(milliseconds) - since))
   await 6.15 'and it is counted' status_is "$task_id" SUCCEEDED
   get again "$task_id"
   if sabotaged 6.row-kept; then
@@ -138,7 +138,7 @@ row_8() {
   kill_service sigkill
   expect 8.3 'the wait status is that of SIGKILL' 137 "$exit_code"
   serve restart --workers 1
-  expect_from 8.4 'ready again, with the gate still shut, in ms' 0 "$most_ms_to_restart" $(($(milliseconds) - since))
+  expect_from 8.4 'ready again, with the gate still shut, ms' 0 "$most_ms_to_restart" $(($(milliseconds) - since))
   get running "$id"
   expect 8.5 'HTTP tells that it failed, and why' \
     'FAILED 0/0/0 process exited before worker completion' "$(told)"

@@ -29,7 +29,7 @@ fn pool(dir: &PrivateDir, answer: &'static [u8]) -> Pool {
 
 fn status(pool: &Pool, head_only: bool, time: Duration) -> u16 {
     let mut answer = Vec::new();
-    match pool.exchange(b"GET / HTTP/1.0\r\n\r\n", head_only, time, &mut answer) {
+    match pool.exchange(b"GET / HTTP/1.0\r\n\r\n".to_vec(), head_only, time, &|| {}, &mut answer) {
         Ok(()) => std::str::from_utf8(&answer[9..12]).expect("digits").parse().expect("a status"),
         Err(refusal) => refusal.status,
     }

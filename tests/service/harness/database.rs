@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use postgres::{Client, NoTls};
-use taskstats::store::{Store, StoreConfig};
+use taskstats::store::{Lease, Store, StoreConfig};
 
 use super::{PgCluster, Proxy};
 
@@ -36,6 +37,11 @@ impl Database {
         let database = Database::new();
         database.store("schema").apply_schema().expect("schema");
         database
+    }
+
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What `--dsn` takes.
@@ -82,11 +88,36 @@ impl Database {
 
     /// A store of the test's own on this database.
     pub fn store(&self, owner: &str) -> Store {
+        Database::store_at(&self.dsn(), owner, None)
+    }
+
+    /// The same with leases, as `serve --lease` has them.
+    pub fn leased_store(&self, owner: &str, ttl: Duration, max_attempts: i64) -> Store {
+        Database::store_at(&self.dsn(), owner, Some(Lease { ttl, max_attempts, effect_at_end: true }))
+    }
+
+    /// Waits until the task's lease is over, by the database's clock.
+    pub fn wait_for_expiry(&self, id: &str) {
+        super::until(&format!("{id}'s lease is over"), || {
+            let over = format!("SELECT lease_until < clock_timestamp() FROM go_tasks WHERE id = '{id}'");
+            (self.rows(&over) == "true").then_some(())
+        });
+    }
+
+    /// Ends the task's lease, as if its time had passed.
+    pub fn expire(&self, id: &str) {
+        self.run(&format!(
+            "UPDATE go_tasks SET lease_until = clock_timestamp() - interval '1 millisecond' WHERE id = '{id}'"
+        ));
+    }
+
+    /// A store that `dsn` leads to.
+    pub fn store_at(dsn: &str, owner: &str, lease: Option<Lease>) -> Store {
         Store::open(&StoreConfig {
-            dsn: self.dsn().parse().expect("our own DSN"),
-            timeout: std::time::Duration::from_secs(2),
+            dsn: dsn.parse().expect("our own DSN"),
+            timeout: Duration::from_secs(2),
             owner: owner.into(),
-            lease: None,
+            lease,
         })
     }
 }

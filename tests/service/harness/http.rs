@@ -24,6 +24,12 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The body as lines of JSON.
+    pub fn lines(&self) -> Vec<Value> {
+        let body = std::str::from_utf8(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        body.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
     /// A string member of the body.
     pub fn text(&self, member: &str) -> String {
         self.json()[member].as_str().unwrap_or_else(|| panic!("no {member}: {self:?}")).to_owned()
@@ -53,7 +59,7 @@ impl Client {
         self.answer()
     }
 
-    /// Sends a request.
+    /// Sends a request; its answer may be long in coming.
     pub fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut request = format!("{method} {target} HTTP/1.1\r\n");
         let named = headers.iter().any(|(name, _)| *name == "Host");
@@ -65,6 +71,11 @@ impl Client {
         let request = [request.as_bytes(), body].concat();
         self.stream.get_mut().write_all(&request).expect("send");
         self.asked.push_back((method.to_owned(), target.to_owned()));
+    }
+
+    /// Closes the sending side.
+    pub fn send_no_more(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).expect("shutdown");
     }
 
     /// Reads the next answer, which must be one that `openapi.json` has.

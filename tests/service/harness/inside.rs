@@ -1,10 +1,11 @@
 //! The service as a library, within the test: for analysers that only a test can want.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use taskstats::service::{Event, Service, ServiceConfig};
-use taskstats::store::Relock;
+use taskstats::service::{Event, Service, ServiceConfig, Tenure};
+use taskstats::store::{Lease, Relock, Store};
 use taskstats::task::{Analyser, Analysis, Stop};
 
 use super::Database;
@@ -19,12 +20,29 @@ pub struct Inside {
 impl Inside {
     /// Starts one on a database that has the schema.
     pub fn on(database: &Database, analyser: impl Analyser, workers: usize) -> Inside {
-        let store = Arc::new(database.store("inside"));
+        Inside::at(&database.dsn(), analyser, workers)
+    }
+
+    /// The same on the database that `dsn` leads to.
+    pub fn at(dsn: &str, analyser: impl Analyser, workers: usize) -> Inside {
+        let store = Database::store_at(dsn, "inside", None);
         let Relock::Held(instance) = store.lock_instance().expect("an answer") else { panic!("the lock is taken") };
         store.recover().expect("recovery");
+        Inside::start(store, analyser, Tenure::Sole(instance), workers)
+    }
+
+    /// One of several on the database that `dsn` leads to, with leases of `ttl`.
+    pub fn leased(dsn: &str, analyser: impl Analyser, workers: usize, ttl: Duration) -> Inside {
+        let lease = Lease { ttl, max_attempts: 5, effect_at_end: true };
+        let store = Database::store_at(dsn, "inside", Some(lease));
+        Inside::start(store, analyser, Tenure::Leased(lease), workers)
+    }
+
+    fn start(store: Store, analyser: impl Analyser, tenure: Tenure, workers: usize) -> Inside {
+        let store = Arc::new(store);
         let (tell, events) = bounded(1);
         let size = ServiceConfig { workers, queue: 64 };
-        let service = Service::start(store, Arc::new(analyser), *instance, size, tell).expect("threads");
+        let service = Service::start(store, Arc::new(analyser), tenure, size, tell).expect("threads");
         Inside { service: Arc::new(service), _events: events }
     }
 }

@@ -8,12 +8,14 @@ pub mod http;
 pub mod inside;
 pub mod proxy;
 pub mod serve;
+mod stall;
 
 pub use cluster::PgCluster;
 pub use database::{Database, Gate};
 pub use http::Client;
 pub use proxy::Proxy;
 pub use serve::Serve;
+pub use stall::stalled_since;
 
 use std::time::{Duration, Instant};
 

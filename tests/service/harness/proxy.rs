@@ -1,5 +1,6 @@
-//! A proxy between the service and PostgreSQL that can lose the answer to one chosen statement: the server has committed,
-//! the client never hears of it. It speaks just enough of the protocol to see which statement is executed.
+//! A proxy between the service and PostgreSQL that can cut the connection around one chosen statement: after the server
+//! has committed and before the client hears of it, or before the server hears of it, if ever. It speaks just enough of
+//! the protocol to see which statement is executed.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -7,7 +8,8 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 /// A running proxy; its socket lies in a directory of its own.
@@ -19,9 +21,25 @@ pub struct Proxy {
 /// What is to be lost.
 #[derive(Default)]
 struct Plan {
-    /// Part of the SQL of the statement whose answer is lost next.
-    marker: Mutex<Option<&'static str>>,
+    /// Part of the SQL of the statement that is cut next, and where.
+    next: Mutex<Option<(&'static str, Cut)>>,
+    /// Lets a statement with this marker go that is held back.
+    late: Mutex<Option<(&'static str, Sender<()>)>>,
     lost: AtomicUsize,
+    /// Nothing gets through, either way, and nobody is told.
+    silent: Mutex<bool>,
+    speaks: Condvar,
+}
+
+/// Where a statement's connection is cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The server never hears of it.
+    Request,
+    /// The server has done it and committed, the client never hears of that.
+    Answer,
+    /// The server hears of it only after the client has given up and is about to ask again.
+    Late,
 }
 
 impl Proxy {
@@ -54,12 +72,43 @@ impl Proxy {
 
     /// Loses the answer to the next statement whose SQL contains `marker`, and its connection with it.
     pub fn lose_next(&self, marker: &'static str) {
-        *self.plan.marker.lock().expect("no panic") = Some(marker);
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Answer));
     }
 
-    /// How many answers were lost.
+    /// Loses the next such statement itself, on its way to the server.
+    pub fn lose_next_request(&self, marker: &'static str) {
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Request));
+    }
+
+    /// Cuts the client off from the next such statement, and lets it get to the server just before the one after it.
+    pub fn delay_next(&self, marker: &'static str) {
+        *self.plan.next.lock().expect("no panic") = Some((marker, Cut::Late));
+    }
+
+    /// From now on nothing gets through, as behind a network that drops every packet; or it does again.
+    pub fn silence(&self, silent: bool) {
+        *self.plan.silent.lock().expect("no panic") = silent;
+        self.plan.speaks.notify_all();
+    }
+
+    /// How many connections were cut, each at its place.
     pub fn lost(&self) -> usize {
         self.plan.lost.load(Ordering::SeqCst)
+    }
+}
+
+impl Plan {
+    fn wait_while_silent(&self) {
+        drop(self.speaks.wait_while(self.silent.lock().expect("no panic"), |silent| *silent).expect("no panic"));
+    }
+
+    /// Called before a statement like it is passed on; returns when the server is through with the late one.
+    fn let_the_late_go(&self, is_marked: impl Fn(&str) -> bool) {
+        if let Some((_, go)) = self.late.lock().expect("no panic").take_if(|(marker, _)| is_marked(marker)) {
+            let lost = self.lost.load(Ordering::SeqCst);
+            go.send(()).expect("it waits");
+            super::until("the late statement is done", || (self.lost.load(Ordering::SeqCst) > lost).then_some(()));
+        }
     }
 }
 
@@ -70,16 +119,19 @@ impl Drop for Proxy {
 }
 
 /// Carries bytes both ways until one side ends, or an answer is to be lost.
-fn relay(client: UnixStream, server: UnixStream, plan: &Plan) {
+fn relay(client: UnixStream, server: UnixStream, plan: &Arc<Plan>) {
     let (mut from_server, mut to_client) = (server.try_clone().expect("clone"), client.try_clone().expect("clone"));
     let losing = Arc::new(Mutex::new(false));
-    let seen_by_answers = losing.clone();
+    let (seen_by_answers, plan_of_answers) = (losing.clone(), plan.clone());
     let answers = thread::spawn(move || {
         let mut chunk = [0; 16 * 1024];
         while let Ok(length @ 1..) = from_server.read(&mut chunk) {
-            // READY FOR QUERY ends an answer: only after it is the statement committed for certain.
+            plan_of_answers.wait_while_silent();
+            // READY FOR QUERY outside a transaction: only after it is the statement committed for certain. A cut that
+            // never gets there is not counted.
             if *seen_by_answers.lock().expect("no panic") {
-                if chunk[..length].windows(5).any(|five| five == [b'Z', 0, 0, 0, 5]) {
+                if chunk[..length].windows(6).any(|six| six == [b'Z', 0, 0, 0, 5, b'I']) {
+                    plan_of_answers.lost.fetch_add(1, Ordering::SeqCst);
                     break;
                 }
             } else if to_client.write_all(&chunk[..length]).is_err() {
@@ -92,6 +144,21 @@ fn relay(client: UnixStream, server: UnixStream, plan: &Plan) {
     let _ = requests(client, &server, plan, &losing);
     let _ = server.shutdown(Shutdown::Write);
     answers.join().expect("no panic");
+}
+
+/// What follows a BIND, with the SYNC that ends it.
+fn rest_of_statement(client: &mut UnixStream) -> std::io::Result<Vec<u8>> {
+    let mut rest = Vec::new();
+    loop {
+        let mut head = [0; 5];
+        client.read_exact(&mut head)?;
+        let mut message = vec![0; u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4];
+        client.read_exact(&mut message)?;
+        rest = [rest, head.to_vec(), message].concat();
+        if head[0] == b'S' {
+            return Ok(rest);
+        }
+    }
 }
 
 /// Passes the client's messages on, one by one, watching for the marked statement.
@@ -107,7 +174,7 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
         let kind = if starting { b'S' } else { head[0] };
         starting = false;
         let mut words = message.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-        let mut marker = plan.marker.lock().expect("no panic");
+        let mut next = plan.next.lock().expect("no panic");
         match kind {
             // PARSE: name, SQL.
             b'P' => {
@@ -119,15 +186,28 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
                 let name = words.nth(1).unwrap_or_default();
                 let is_marked =
                     |wanted: &str| statements.iter().any(|(known, sql)| *known == name && sql.contains(wanted));
-                if marker.is_some_and(is_marked) {
-                    *marker = None;
+                plan.let_the_late_go(is_marked);
+                if let Some((marker, cut)) = next.take_if(|(marker, _)| is_marked(marker)) {
+                    if cut == Cut::Request {
+                        plan.lost.fetch_add(1, Ordering::SeqCst);
+                        return Ok(());
+                    }
                     *losing.lock().expect("no panic") = true;
-                    plan.lost.fetch_add(1, Ordering::SeqCst);
+                    if cut == Cut::Late {
+                        let (go, wait) = channel();
+                        *plan.late.lock().expect("no panic") = Some((marker, go));
+                        drop(next);
+                        let rest = rest_of_statement(&mut client)?;
+                        client.shutdown(Shutdown::Both)?;
+                        let _ = wait.recv();
+                        return server.write_all(&[head, message, rest].concat());
+                    }
                 }
             }
             _ => {}
         }
-        drop(marker);
+        drop(next);
+        plan.wait_while_silent();
         server.write_all(&head)?;
         server.write_all(&message)?;
     }

@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use super::contract::Listener;
@@ -26,6 +27,23 @@ pub struct Serve {
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_taskstats");
 
+/// The example `gated`, of the same profile as the binary. Cargo builds examples for a run of all tests, but not for one of
+/// these alone.
+fn gated_program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let profile_dir = Path::new(BINARY).parent().expect("the directory of its profile");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "--example", "gated", "--target-dir"]);
+        build.arg(profile_dir.parent().expect("the target directory"));
+        if profile_dir.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo").success());
+        profile_dir.join("examples/gated")
+    })
+}
+
 /// How a process ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
@@ -41,10 +59,20 @@ impl Serve {
 
     /// Starts the service; how it ended and what it said, when it did not become ready.
     pub fn start(dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
-        let defaults = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
+        Serve::launch(Command::new("setpriv").args(["--pdeathsig", "KILL", BINARY, "serve"]), dsn, flags)
+    }
+
+    /// The same with an analyser that holds every task while the file `gate` exists (verification/gated.rs).
+    pub fn gated(dsn: &str, gate: &Path, flags: &[&str]) -> Serve {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(gated_program()).env("GATE", gate);
+        Serve::launch(&mut command, dsn, flags).unwrap_or_else(|failed| panic!("{failed:?}"))
+    }
+
+    fn launch(command: &mut Command, dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
+        let defaults = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
         // A test that is killed takes its service along.
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", BINARY])
+        let mut child = command
             .args(defaults)
             .args(flags)
             .stdin(Stdio::null())
@@ -96,7 +124,7 @@ impl Serve {
 
     /// Sends a signal, such as `TERM`.
     pub fn signal(&self, signal: &str) {
-        send_signal(self.pid(), signal);
+        assert!(send_signal(self.pid(), signal), "{} has ended before SIG{signal}", self.pid());
     }
 
     /// Waits for the end.
@@ -141,12 +169,11 @@ pub fn run(args: &[&str]) -> Output {
     Command::new(BINARY).args(args).stdin(Stdio::null()).output().expect("the binary")
 }
 
-/// Sends a signal to a process of ours.
-pub fn send_signal(pid: u32, signal: &str) {
+/// Sends a signal to a process of ours; false: there is no such process.
+pub fn send_signal(pid: u32, signal: &str) -> bool {
     // The shell's own kill: a small machine has no other.
     let command = format!("kill -{signal} {pid}");
-    let status = Command::new("sh").args(["-c", &command]).status().expect("sh");
-    assert!(status.success(), "{command}");
+    Command::new("sh").args(["-c", &command]).stderr(Stdio::null()).status().expect("sh").success()
 }
 
 fn end_of(status: std::process::ExitStatus) -> End {
