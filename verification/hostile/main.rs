@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     println!("       {:<24} {}", "at the start", Vitals::of(pid));
     let (_, mut promised) = siege(&arguments, !seed, time / WARM_UP);
     thread::sleep(UPSTREAM_IDLE + 2 * CREW_PERIOD);
-    let before = Vitals::of(pid);
+    let (before, crew) = (Vitals::of(pid), Vitals::crew(pid));
     println!("       {:<24} {before}", "after a smaller attack");
 
     let (alone, besieged) = measure(arguments.listen);
@@ -92,6 +92,9 @@ fn main() -> ExitCode {
     let after = Vitals::settle(pid, &before, UPSTREAM_IDLE + 4 * CREW_PERIOD);
     println!("       {:<24} {after}", "after the whole attack");
     judge(after.threads <= before.threads, "threads are back");
+    if after.threads > before.threads {
+        println!("       {crew}\n       {}", Vitals::crew(pid));
+    }
     judge(after.files <= before.files, "files are back");
     judge(
         after.memory <= before.memory + MEMORY,
