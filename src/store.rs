@@ -270,15 +270,15 @@ impl Store {
         self.upkeep.ask(move |session| lease::settle_expired(session, lease))
     }
 
-    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order.
-    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>) -> Result<Vec<Renewed>, StoreError> {
+    /// Renews our leases on `tasks`, all in one statement; one answer each, in their order. Waits for `bound` at most.
+    pub fn renew(&self, lease: Lease, tasks: Vec<LeasedTask>, bound: Duration) -> Result<Vec<Renewed>, StoreError> {
         let owner = self.owner.clone();
-        self.upkeep.ask(move |session| lease::renew(session, &owner, lease, &tasks))
+        self.upkeep.ask_within(bound, move |session| lease::renew(session, &owner, lease, &tasks))
     }
 
-    /// Those of `ids` that were asked to stop.
-    pub fn cancel_requested(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, StoreError> {
-        self.upkeep.ask(move |session| {
+    /// Those of `ids` that were asked to stop. Waits for `bound` at most.
+    pub fn cancel_requested(&self, ids: Vec<TaskId>, bound: Duration) -> Result<Vec<TaskId>, StoreError> {
+        self.upkeep.ask_within(bound, move |session| {
             let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
             let rows = session.query(sql::CANCEL_REQUESTED, &[&id_column])?;
             Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())

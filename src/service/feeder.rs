@@ -16,6 +16,8 @@ use crate::task::TaskId;
 /// What was found and waits for permits.
 struct Feeder<'a> {
     shared: &'a Arc<Shared>,
+    /// What the last look found expired. The next one finds what is still so: kept apart, it is in here once.
+    expired: VecDeque<TaskId>,
     backlog: VecDeque<TaskId>,
     /// The next look for QUEUED rows begins behind this number; -1: at the oldest.
     after: i64,
@@ -24,7 +26,7 @@ struct Feeder<'a> {
 /// Feeds the workers until the drain begins.
 pub(super) fn run(shared: &Arc<Shared>) {
     let trouble = Bounded::new();
-    let mut feeder = Feeder { shared, backlog: VecDeque::new(), after: -1 };
+    let mut feeder = Feeder { shared, expired: VecDeque::new(), backlog: VecDeque::new(), after: -1 };
     while !shared.drain.begun() {
         let next_look = Instant::now() + FEED_INTERVAL;
         if let Err(error) = feeder.look() {
@@ -41,12 +43,8 @@ pub(super) fn run(shared: &Arc<Shared>) {
 impl Feeder<'_> {
     /// Looks for tasks: expired ones at every look and first, however many wait.
     fn look(&mut self) -> Result<(), StoreError> {
-        for (id, status) in self.shared.store.settle_expired()? {
-            log::line(format_args!("{id} is {status}: its owners are gone, and it is not run again"));
-        }
-        for id in self.shared.store.expired(FEED_ROWS)?.into_iter().rev() {
-            self.backlog.push_front(id);
-        }
+        let settled = self.settle();
+        self.expired = self.shared.store.expired(FEED_ROWS)?.into();
         if self.backlog.is_empty() {
             let found = self.shared.store.queued_after(self.after, FEED_ROWS)?;
             let more = found.len() as i64 == FEED_ROWS;
@@ -56,12 +54,21 @@ impl Feeder<'_> {
             // What a submitter has brought to the channel already is no backlog.
             self.backlog.retain(|id| !self.shared.held.has(id));
         }
+        // A row that cannot be ended keeps no other one from being found.
+        settled
+    }
+
+    /// Ends what no owner may run again.
+    fn settle(&self) -> Result<(), StoreError> {
+        for (id, status) in self.shared.store.settle_expired()? {
+            log::line(format_args!("{id} is {status}: its owners are gone, and it is not run again"));
+        }
         Ok(())
     }
 
     /// Hands tasks on, each when there is a permit for it, until the next look is due.
     fn hand_on(&mut self, next_look: Instant) {
-        while let Some(id) = self.backlog.front() {
+        while let Some(id) = self.expired.front().or(self.backlog.front()) {
             self.shared.backlog.store(self.backlog.len(), Ordering::Relaxed);
             if self.shared.drain.begun() {
                 return;
@@ -73,7 +80,7 @@ impl Feeder<'_> {
                     self.shared.handoff.send(hold);
                 }
             }
-            self.backlog.pop_front();
+            let _ = self.expired.pop_front().or_else(|| self.backlog.pop_front());
         }
         self.shared.backlog.store(0, Ordering::Relaxed);
     }

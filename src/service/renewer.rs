@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use crate::limits::{CANCEL_LOOK, RENEWALS_PER_LEASE};
-use crate::log::Bounded;
+use crate::log::{self, Bounded};
 use crate::store::{Lease, LeasedTask, Renewal, StoreError};
 use crate::task::Backoff;
 
@@ -17,9 +17,11 @@ pub(super) fn run(shared: &Arc<Shared>, lease: Lease) {
     let third = lease.ttl / RENEWALS_PER_LEASE;
     let (mut due, mut backoff) = (Instant::now() + third, Backoff::new());
     while !shared.drain.expired() {
-        shared.drain.pause(due.saturating_duration_since(Instant::now()).min(CANCEL_LOOK));
+        let wait = due.saturating_duration_since(Instant::now()).min(CANCEL_LOOK);
+        shared.drain.pause(wait.min(time_left(shared, lease.ttl)));
+        let_go_of_the_expired(shared, lease.ttl);
         if Instant::now() < due {
-            look_for_cancels(shared);
+            look_for_cancels(shared, lease.ttl);
             continue;
         }
         let next = match renew(shared, lease) {
@@ -45,7 +47,7 @@ fn renew(shared: &Shared, lease: Lease) -> Result<bool, StoreError> {
         return Ok(true);
     }
     let asked = Instant::now();
-    let answers = shared.store.renew(lease, tasks.clone())?;
+    let answers = shared.store.renew(lease, tasks.clone(), time_left(shared, lease.ttl))?;
     let mut all = true;
     for (task, answer) in tasks.iter().zip(answers) {
         if answer.cancel_requested {
@@ -61,15 +63,21 @@ fn renew(shared: &Shared, lease: Lease) -> Result<bool, StoreError> {
 }
 
 /// A cancel may have come through another process; its analyser should not have to wait for the next renewal.
-fn look_for_cancels(shared: &Shared) {
+fn look_for_cancels(shared: &Shared, ttl: Duration) {
     let tasks = shared.held.leases().into_iter().map(|(task, _)| task.id).collect::<Vec<_>>();
     if tasks.is_empty() {
         return;
     }
-    match shared.store.cancel_requested(tasks) {
+    match shared.store.cancel_requested(tasks, time_left(shared, ttl)) {
         Ok(cancelled) => cancelled.iter().for_each(|id| shared.held.stop(id)),
         Err(error) => TROUBLE.line(format_args!("looking for cancels: {error}")),
     }
+}
+
+/// Until the first of our leases is over: nothing may keep us waiting for longer, least of all a silent database.
+fn time_left(shared: &Shared, ttl: Duration) -> Duration {
+    let first = shared.held.leases().into_iter().map(|(_, asked)| asked).min();
+    first.map_or(ttl, |asked| ttl.saturating_sub(asked.elapsed()))
 }
 
 /// By our own clock, which only has to run as fast as the server's: a lease that was asked for longer ago than it lasts is
@@ -84,7 +92,7 @@ fn let_go_of_the_expired(shared: &Shared, ttl: Duration) {
 
 fn lose(shared: &Shared, task: &LeasedTask, why: &str) {
     if shared.held.lose(task) {
-        TROUBLE
-            .line(format_args!("{}: lease lost, epoch {}: {why}; its analyser is told to stop", task.id, task.epoch));
+        // Said of each, however much else there is to say: once a claim, so its number is bounded.
+        log::line(format_args!("{}: lease lost, epoch {}: {why}; its analyser is told to stop", task.id, task.epoch));
     }
 }

@@ -1,6 +1,7 @@
 //! Errands: the statements too rare for a lane of their own, one at a time, with the same bounded wait.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::error::StoreError;
 use super::lane::{Lane, Operation};
@@ -29,13 +30,25 @@ impl Lane<Errands> {
         T: Send + 'static,
         F: Fn(&mut Session) -> Result<T, postgres::Error> + Send + 'static,
     {
+        self.ask_within(Duration::MAX, ask)
+    }
+
+    /// The same for a caller that may have less time than the lane gives.
+    pub(super) fn ask_within<T, F>(&self, bound: Duration, ask: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&mut Session) -> Result<T, postgres::Error> + Send + 'static,
+    {
         let slot = Arc::new(Mutex::new(None));
         let filled = slot.clone();
-        self.call(Box::new(move |session| {
-            let answer = ask(session)?;
-            *lock(&filled) = Some(answer);
-            Ok(())
-        }))?;
+        self.call_within(
+            bound.min(self.patience()),
+            Box::new(move |session| {
+                let answer = ask(session)?;
+                *lock(&filled) = Some(answer);
+                Ok(())
+            }),
+        )?;
         let answer = lock(&slot).take();
         answer.ok_or_else(|| StoreError::Unknown("errand ended without an answer".into()))
     }

@@ -101,16 +101,26 @@ impl<O: Operation> Lane<O> {
         Lane { jobs: sender, crew }
     }
 
+    /// How long a caller waits unless it says otherwise.
+    pub fn patience(&self) -> Duration {
+        self.crew.patience
+    }
+
     /// Has `input` done and waits for its result.
     ///
     /// # Errors
     /// After the lane's patience [`StoreError::NotDone`] when it was not begun, else [`StoreError::Unknown`].
     pub fn call(&self, input: O::Input) -> Result<O::Output, StoreError> {
+        self.call_within(self.crew.patience, input)
+    }
+
+    /// The same for a caller with less patience than the lane's.
+    pub fn call_within(&self, patience: Duration, input: O::Input) -> Result<O::Output, StoreError> {
         let state = Arc::new(AtomicU8::new(WAITING));
         let (reply, answer) = bounded(1);
         // Cannot fail: the crew holds the other end for as long as the lane lives.
         let _ = self.jobs.send((input, Caller { state: state.clone(), reply }));
-        if let Ok(result) = answer.recv_timeout(self.crew.patience) {
+        if let Ok(result) = answer.recv_timeout(patience) {
             return result;
         }
         let was = state.swap(LEFT, Ordering::AcqRel);
@@ -118,7 +128,7 @@ impl<O: Operation> Lane<O> {
             return result;
         }
         self.crew.replace_the_stuck();
-        let waited = format!("{} waited {} ms", O::NAME, self.crew.patience.as_millis());
+        let waited = format!("{} waited {} ms", O::NAME, patience.as_millis());
         Err(if was == BEGUN { StoreError::Unknown(waited) } else { StoreError::NotDone(waited) })
     }
 }
