@@ -1,6 +1,8 @@
-//! Bodies of `POST /tasks`: `Submission::parse`, compared with what serde_json's own reader of any JSON makes of them.
+//! Bodies of `POST /tasks`: `Submission::parse`, compared with what serde_json's own reader of any JSON makes of them, and
+//! `batch::parse`, compared with its lines read one by one.
 
 use serde_json::{Value, json};
+use taskstats::http::batch;
 use taskstats::http::submission::Submission;
 
 use crate::dice::{Dice, repeat};
@@ -85,4 +87,35 @@ fn a_body_is_refused_or_holds_one_text() {
     });
     println!("{accepted} accepted, {refused} refused");
     assert!(accepted > 50_000 && refused > 50_000, "the inputs miss something");
+}
+
+#[test]
+fn a_batch_is_refused_or_each_of_its_lines_is_a_body() {
+    let (mut accepted, mut refused) = (0, 0);
+    repeat(200_000, |dice| {
+        let lines: Vec<Vec<u8>> = (0..dice.below(5)).map(|_| generate(dice)).collect();
+        let body = [lines.join(&b'\n'), dice.one_of(&[b"".as_slice(), b"\n", b"\r\n", b"\n\n"]).to_vec()].concat();
+        let shown = body.escape_ascii().to_string();
+        // A mutated body may have line ends of its own, so the lines are looked for anew.
+        let whole = body.strip_suffix(b"\n").unwrap_or(&body);
+        let one_by_one: Result<Vec<String>, usize> = whole
+            .split(|&byte| byte == b'\n')
+            .enumerate()
+            .map(|(index, line)| Submission::parse(line).map(|one| one.text).map_err(|_| index + 1))
+            .collect();
+        match (batch::parse(&body), one_by_one) {
+            (Ok(texts), Ok(expected)) => {
+                accepted += 1;
+                assert_eq!(texts, expected, "{shown}");
+                assert_eq!(batch::lines(&body), texts.len(), "{shown}");
+            }
+            (Err(why), Err(line)) => {
+                refused += 1;
+                assert!(body.is_empty() || why.starts_with(&format!("line {line}: ")), "{shown}: {why}");
+            }
+            (ours, theirs) => panic!("{shown}: {ours:?}, but {theirs:?}"),
+        }
+    });
+    println!("{accepted} accepted, {refused} refused");
+    assert!(accepted > 5_000 && refused > 50_000, "the inputs miss something");
 }

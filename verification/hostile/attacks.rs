@@ -81,7 +81,8 @@ impl Attacker {
             80..=84 => self.unread_answers(&mut stream),
             85..=89 => self.body_that_stops(&mut stream),
             90..=94 => self.drip(&mut stream),
-            95..=97 => self.stay(),
+            95 => self.stay(),
+            96..=97 => self.gone_before_the_end(&mut stream),
             _ => self.request_within_a_body(&mut stream),
         }
         if self.below(2) == 0 {
@@ -150,6 +151,15 @@ impl Attacker {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Submits, wants to be told of the end, and does not wait for it. The key may be another's.
+    fn gone_before_the_end(&mut self, stream: &mut TcpStream) {
+        let body = "{\"text\":\"gone\"}";
+        let head = "POST /tasks HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nPrefer: wait=60\r\n";
+        let (key, length) = (self.below(1000), body.len());
+        let request = format!("{head}Idempotency-Key: {key}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let _ = stream.write_all(request.as_bytes());
     }
 
     fn stay(&mut self) {

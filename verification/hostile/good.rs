@@ -75,18 +75,20 @@ impl Workforce {
 
 fn work(address: SocketAddr, number: usize, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
-    let mut client = None;
+    let mut connection = None;
     while !stop.load(Relaxed) {
-        let done = match &mut client {
-            None => connect(address).map(|connected| client = Some(connected)),
-            Some(client) if tally.requests % PER_SUBMISSION == 0 => submit(client, number, &mut tally),
-            Some(client) => show(client, &tally),
+        let done = match connection.take().map_or_else(|| connect(address), Ok) {
+            Ok(mut client) => match tally.tasks.last() {
+                Some(last) if tally.requests % PER_SUBMISSION > 0 => show(&mut client, &last.id),
+                _ => submit(&mut client, number, &mut tally),
+            }
+            .map(|()| connection = Some(client)),
+            Err(error) => Err(error),
         };
         tally.requests += 1;
         if let Err(error) = done {
             eprintln!("good client {number}: {error}");
             tally.failures += 1;
-            client = None;
         }
     }
     tally
@@ -111,8 +113,7 @@ fn submit(client: &mut BufReader<TcpStream>, number: usize, tally: &mut Tally) -
     Ok(())
 }
 
-fn show(client: &mut BufReader<TcpStream>, tally: &Tally) -> io::Result<()> {
-    let id = tally.tasks.last().map_or("task[0]", |task| &task.id);
+fn show(client: &mut BufReader<TcpStream>, id: &str) -> io::Result<()> {
     let answer = ask(client, &format!("GET /tasks/{id} HTTP/1.1\r\nHost: good\r\n\r\n"))?;
     if answer.starts_with("200 ") && answer.contains(id) { Ok(()) } else { Err(io::Error::other(answer)) }
 }

@@ -1,5 +1,6 @@
 //! What a process has: threads, open files, memory.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
@@ -19,6 +20,16 @@ impl Vitals {
         };
         let files = fs::read_dir(format!("/proc/{pid}/fd")).expect("the service is ours").count() as u64;
         Vitals { threads: field("Threads:"), files, memory: field("VmRSS:") * 1024 }
+    }
+
+    /// The names of the threads that there are now, with their numbers.
+    pub fn crew(pid: u32) -> String {
+        let mut names = BTreeMap::new();
+        for thread in fs::read_dir(format!("/proc/{pid}/task")).expect("the service is ours").flatten() {
+            let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            *names.entry(name.trim().to_owned()).or_insert(0) += 1;
+        }
+        format!("{names:?}")
     }
 
     /// Waits until threads and files are what they were, at most for a while; what there is then.
