@@ -8,6 +8,7 @@ mod claims;
 mod drain;
 mod files;
 mod guards;
+mod interleavings;
 mod leaks;
 mod lease_run;
 mod leases;
