@@ -4,6 +4,7 @@ mod harness;
 
 mod admission;
 mod analysers;
+mod campaign;
 mod claims;
 mod drain;
 mod files;
