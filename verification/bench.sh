@@ -5,7 +5,7 @@
 #
 # Installs what is missing (Debian, Ubuntu).
 
-set -euo pipefail
+set -Eeuo pipefail
 
 usage='usage: verification/bench.sh [--only T1,T4] [--rounds N] [--quick] [--rows N] [--dir DIR]
 
@@ -20,8 +20,10 @@ The table and all measurements are left in evidence/bench/. BENCH_SERVE has flag
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source-path=SCRIPTDIR source=lib/setup.sh
 source "$here/lib/setup.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/bench_product.sh
-source "$here/lib/bench_product.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/bench_large.sh
+source "$here/lib/bench_large.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/bench_count.sh
+source "$here/lib/bench_count.sh"
 
 only=T1,T2,T3,T4,T5,T6,T7,T8,T9,T10
 is_quick=
@@ -32,6 +34,7 @@ main() {
   choose_sizes
   setup
   trap clean_up EXIT
+  trap 'printf "%s: line %s: a command ended with %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$?" >&2' ERR
   trap 'exit 130' INT
   trap 'exit 143' TERM
   # Run by root, PostgreSQL runs as somebody else, who has to get to the data directory in it.
@@ -90,9 +93,11 @@ choose_sizes() {
   if [[ -n $is_quick ]]; then
     rounds=${rounds:-1} large_rows=${large_rows:-200000}
     seconds=3 small_rows=10000 tasks=10000 backlog=20000 lines=50000 waits=5 crowd=100000
+    large_mebibytes=128 small_files=1000
   else
     rounds=${rounds:-3} large_rows=${large_rows:-10000000}
     seconds=10 small_rows=100000 tasks=100000 backlog=200000 lines=500000 waits=30 crowd=1000000
+    large_mebibytes=1024 small_files=10000
   fi
   [[ $rounds == 1 ]] || spread_note=' (spread)'
 }
@@ -119,9 +124,14 @@ wants() {
 }
 
 measure() {
-  for ((round = 1; round <= rounds; round++)); do
-    measure_tasks
-  done
+  for ((round = 1; round <= rounds; round++)); do measure_tasks; done
+  if wants T9; then
+    make_texts
+    for ((round = 1; round <= rounds; round++)); do measure_counting; done
+  fi
+  if wants T6; then
+    measure_large_tables
+  fi
 }
 
 # One round: a limit, then what is compared with it.
@@ -137,7 +147,7 @@ measure_tasks() {
   fi
   if wants T3 T6; then
     limit_latency cycle.c1
-    limit_latency cycle.c1.at50 --rate "$rate"
+    limit_latency cycle.c1.at50 --rate 50
     product_waits
   fi
   if wants T4 T6; then
@@ -151,6 +161,10 @@ measure_tasks() {
     limit_inserts insert-100 8 100
     product_batches
   fi
+  if wants T10; then
+    product_leases one 1
+    product_leases three 3
+  fi
   if wants T8; then
     product_memory
   fi
@@ -161,6 +175,7 @@ clean_up() {
   local code=$?
   set +e
   [[ -z $service_pid ]] || stop_service
+  end_other_services
   end_constant
   release_transaction
   stop_cluster

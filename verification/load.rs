@@ -285,7 +285,7 @@ fn read_files(args: &mut lexopt::Parser) -> Outcome<String> {
     let (clock, mut bytes) = (Instant::now(), 0);
     while let Some(arg) = args.next()? {
         let lexopt::Arg::Value(name) = arg else { return Err(arg.unexpected().into()) };
-        let mut file = File::open(&name).map_err(|error| format!("{}: {error}", name.display()))?;
+        let mut file = File::open(&name).map_err(|error| format!("{}: {error}", name.to_string_lossy()))?;
         loop {
             match file.read(&mut buffer)? {
                 0 => break,

@@ -122,12 +122,14 @@ nothing_is_open() {
   [[ $(sql "SELECT EXISTS (SELECT FROM go_tasks WHERE status IN ('QUEUED', 'RUNNING'))") == f ]]
 }
 
-# await_the_end: looks rarely, because looking is work for the server, too.
+# Looks rarely, because looking is work for the server, too: where dead rows cannot be cleaned away, much.
 await_the_end() {
-  local end=$((SECONDS + patience))
+  local end=$((SECONDS + patience)) begin=${EPOCHREALTIME/[.,]/} took
   until nothing_is_open; do
     ((SECONDS < end)) || fail "tasks are still open after $patience s"
-    sleep 0.5
+    took=$((${EPOCHREALTIME/[.,]/} - begin))
+    sleep "$(awk -v us="$took" 'BEGIN { printf "%.1f", 0.3 + us * 10 / 1e6 }')"
+    begin=${EPOCHREALTIME/[.,]/}
   done
 }
 

@@ -77,7 +77,7 @@ product_drain() {
   prepare_table
   first=$(next_number)
   insert_queued "$backlog"
-  sql 'VACUUM ANALYZE go_tasks'
+  sql 'ANALYZE go_tasks'
   sql 'CHECKPOINT'
   serve drain
   # The line itself, not when we saw it; or the first claim, if that was before.
@@ -123,6 +123,32 @@ product_batches() {
   record T5.refused "$(load_value refused)" ''
   await_the_end
   end_service
+}
+
+# T10: T1's load, spread over COUNT instances in lease mode. NAME COUNT
+product_leases() {
+  local pids=() addresses=() first number
+  prepare_table
+  for ((number = 1; number <= $2; number++)); do
+    serve "lease-$number" --lease 30s --queue "$roomy_queue"
+    pids+=("$service_pid")
+    # For clean_up, should we fail: service_pid is only the last of them.
+    other_pids=("${pids[@]}")
+    addresses+=("$(listen_address)")
+  done
+  first=$(next_number)
+  run_load post --clients "$clients" --tasks "$tasks" "${addresses[@]}"
+  await_the_end
+  record "T10.$1" "$(rate_until_finished "$first" "$(load_value begin_us)")" '/s'
+  for service_pid in "${pids[@]}"; do end_service; done
+  other_pids=()
+}
+
+# Services besides service_pid.
+other_pids=()
+
+end_other_services() {
+  for service_pid in "${other_pids[@]}"; do stop_service; done
 }
 
 # T8: a service as it is by default.
