@@ -4,7 +4,6 @@ pub mod config;
 pub mod count;
 pub mod database;
 pub mod db;
-pub mod exit;
 pub mod flags;
 pub mod lease;
 pub mod serve;
@@ -12,7 +11,7 @@ pub mod signals;
 
 use std::io::Write;
 
-pub use exit::Failure;
+pub use crate::exit::{self, Failure};
 
 /// Default of `--data`.
 pub const DEFAULT_DATA: &str = "./taskstats-data";

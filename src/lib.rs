@@ -4,12 +4,13 @@
 //! service can say — and prove from the database — what became of it.
 //!
 //! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `cluster` (the embedded PostgreSQL) is used
-//! by `cli` alone; `limits`, `log` and `files` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
+//! by `cli` alone; `limits`, `log`, `files` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
 //! [`service`], [`http`], and [`cli`] last.
 #![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod cluster;
+pub mod exit;
 pub mod files;
 pub mod http;
 pub mod limits;

@@ -14,7 +14,7 @@ usage='usage: verification/all.sh [--quick] [--evidence DIR] [--sabotage]
 
 Environment: CARGO_TARGET_DIR. Exit code: 0 all verdicts are ok (with --sabotage: everything was noticed), 1 not, 2 usage.'
 
-experiments=(matrix restart)
+experiments=(matrix restart lease outside-effect)
 evidence=$repository/evidence
 flags=()
 sabotage=
@@ -69,7 +69,7 @@ run_experiment() {
 # The same; what it said is shown if it failed.
 run_quietly() {
   local code=0 log=$evidence/$1.txt started=$SECONDS
-  printf '%-10s ' "$1"
+  printf '%-15s ' "$1"
   run_experiment "$@" >"$log" 2>&1 || code=$?
   if ((code == 0)); then
     say "ok ($((SECONDS - started)) s)"
@@ -92,7 +92,7 @@ print_all_verdicts() {
   for experiment in "${experiments[@]}"; do
     # One that ended before its verdicts has been shown already.
     [[ ! -e $evidence/$experiment/verdicts.txt ]] ||
-      sed "s/^/$(printf '%-10s' "$experiment")/" "$evidence/$experiment/verdicts.txt"
+      sed "s/^/$(printf '%-15s' "$experiment")/" "$evidence/$experiment/verdicts.txt"
   done
 }
 

@@ -18,7 +18,7 @@ use super::guest::Guests;
 use super::private_dir::PrivateDir;
 use super::quota::Quota;
 use super::upstream::Pool;
-use crate::cli::exit;
+use crate::exit;
 use crate::limits::{CREW_SPARE, TICK};
 use crate::{lock, log};
 

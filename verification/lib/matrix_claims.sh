@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/experiment.sh"
 
 unclaimable='FAILED 0/0/0 worker could not claim task'
 # What a loaded machine may add to a pause, in ms.
-scheduling_ms=500
+scheduling_ms=1000
 
 # ------------------------------------------------------------------ 10: the claim raises an SQL error
 
@@ -44,14 +44,15 @@ failing_write_is_retried() {
   refuse refuse-failing FAILED
   post retried 'Go one'
   id=$task_id
-  await 10.5 'the write of FAILED is tried again and again' tries_are 6 refuses FAILED "$id"
+  await 10.5 'the write of FAILED is tried again and again' tries_are 10 refuses FAILED "$id"
   db_task retried "$id"
   expect 10.6 'the task is QUEUED meanwhile' 'QUEUED 0/0/0' "$answer"
   post no-slot 'no slot'
   expect 10.7 'and keeps its slot: 503' 503 "$http_status"
   note pauses "$(pauses_between refuses FAILED "$id")"
   expect_from 10.8 'shortest pause between two tries, ms' 25 250 "$(sort -n "$step.stdout" | head -n 1)"
-  expect_from 10.9 'longest pause between two tries, ms' 200 $((250 + scheduling_ms)) "$(sort -n "$step.stdout" | tail -n 1)"
+  # The fifth and those after it are the longest. Load lengthens each, and hardly ever all of them.
+  expect_from 10.9 'and of those that grow no more, ms' 250 499 "$(tail -n +5 "$step.stdout" | sort -n | head -n 1)"
   refuse_no_more allow-failing FAILED
   await 10.10 'as soon as it can, it becomes FAILED' status_is "$id" FAILED
   get retried "$id"
