@@ -28,7 +28,10 @@ summary() {
     END {
       if (!NR) exit
       median = NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2
-      print median, (median ? sprintf("%.0f", (value[NR] - value[1]) / median * 100) : 0), unit
+      # Of an even number of rounds it is a mean, with more digits than it is worth.
+      median = sprintf(median < 100 ? "%.3f" : "%.0f", median) + 0
+      printf "%s ", median < 1e6 ? median : sprintf("%.0f", median)
+      print (median ? sprintf("%.0f", (value[NR] - value[1]) / median * 100) : 0), unit
     }'
 }
 
