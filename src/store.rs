@@ -201,9 +201,12 @@ impl Store {
 
     /// Reads back a finish that was not answered: whether it made the row what it is.
     pub fn finished_by_us(&self, finish: &Finish) -> Result<bool, StoreError> {
-        let terminal = |row: &TaskRow| Status::parse(&row.status).is_some_and(Status::is_terminal);
+        // A cancel may have decided in place of us. FAILED may be the end that others gave it when our lease was over.
+        let as_we_would = |row: &TaskRow| {
+            Status::parse(&row.status).is_some_and(|status| [finish.status(), Status::Canceled].contains(&status))
+        };
         let ours = |row: &TaskRow| row.lease_owner.as_ref() == Some(&self.owner) && row.lease_epoch == finish.epoch;
-        Ok(self.look_up(&finish.id)?.is_some_and(|row| terminal(&row) && ours(&row)))
+        Ok(self.look_up(&finish.id)?.is_some_and(|row| as_we_would(&row) && ours(&row)))
     }
 
     /// Fails a task that could not be claimed; false: it is not QUEUED any more.

@@ -20,7 +20,8 @@ pub struct Finish {
 }
 
 impl Finish {
-    fn status(&self) -> Status {
+    /// The state it asks for.
+    pub(super) fn status(&self) -> Status {
         match self.analysis {
             Analysis::Counted(_) => Status::Succeeded,
             Analysis::Failed(_) => Status::Failed,

@@ -28,22 +28,27 @@ impl FileGate {
     pub fn named(database: &Database, name: &str) -> FileGate {
         let file = format!("taskstats-{name}-{}-{}", std::process::id(), database.name());
         let gate = FileGate(std::env::temp_dir().join(file));
-        File::create(&gate.0).expect("a file");
+        gate.shut_again();
         gate
+    }
+
+    pub fn shut_again(&self) {
+        File::create(&self.0).expect("a file");
     }
 
     pub fn path(&self) -> &Path {
         &self.0
     }
 
+    /// Opens it, if it is not open.
     pub fn open(&self) {
-        std::fs::remove_file(&self.0).expect("it was shut");
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Drop for FileGate {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        self.open();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use taskstats::store::Finish;
-use taskstats::task::{Analysis, Counts};
+use taskstats::task::{Analysis, Counts, Status};
 
 use crate::harness::inside::{Held, Inside};
 use crate::harness::{Database, PgCluster, Proxy, Serve, until, until_within};
@@ -193,4 +193,18 @@ fn rows_with_and_without_leases_are_each_left_to_their_own_rule() {
     heir.client().wait_for("task[1]", "SUCCEEDED");
     assert!(owned("task[1]").ends_with("|2"), "{}", owned("task[1]"));
     assert_eq!(database.rows("SELECT count(*) FROM go_tasks WHERE status = 'FAILED'"), "1");
+}
+
+#[test]
+fn a_task_given_up_under_our_epoch_was_not_ended_by_us() {
+    let database = Database::with_schema();
+    let [a, b] = ["A", "B"].map(|owner| database.leased_store(owner, Duration::from_secs(60), 1));
+    let id = a.submit("Go one".into()).expect("submit");
+    let epoch = a.claim(&id).expect("an answer").expect("ours").epoch;
+    database.expire(id.as_str());
+    assert_eq!(b.settle_expired(), Ok(vec![(id.clone(), Status::Failed)]));
+    // A's finish had no answer; it asks again, and then whether it was the one that ended the task.
+    let finish = Finish { id, epoch, analysis: TWO_WORDS };
+    assert_eq!(a.finish(&finish), Ok(None));
+    assert_eq!(a.finished_by_us(&finish), Ok(false), "the result was dropped, and that has to be said");
 }

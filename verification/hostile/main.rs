@@ -32,6 +32,8 @@ const ROUND: Duration = Duration::from_secs(3);
 const ATTACKERS: u64 = 160;
 /// Share of the attack that comes before the first look: what the allocator keeps for the busiest moment is there then.
 const WARM_UP: u32 = 3;
+/// tiny_http keeps from none to four idle threads for each of the two listeners, as chance has it.
+const THREADS: u64 = 8;
 /// Resident memory moves by as much between two equal attacks, bytes: the allocator gives memory back from the ends of its
 /// arenas only, and there are eight for each core. A leak of 200 bytes a connection shows.
 const MEMORY: u64 = 16 * 1024 * 1024;
@@ -91,8 +93,9 @@ fn main() -> ExitCode {
 
     let after = Vitals::settle(pid, &before, UPSTREAM_IDLE + 4 * CREW_PERIOD);
     println!("       {:<24} {after}", "after the whole attack");
-    judge(after.threads <= before.threads, "threads are back");
-    if after.threads > before.threads {
+    let threads_are_back = after.threads <= before.threads + THREADS;
+    judge(threads_are_back, &format!("threads are back, give or take {THREADS}"));
+    if !threads_are_back {
         println!("       {crew}\n       {}", Vitals::crew(pid));
     }
     judge(after.files <= before.files, "files are back");

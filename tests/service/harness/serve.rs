@@ -62,7 +62,14 @@ impl Serve {
         Serve::launch(Command::new("setpriv").args(["--pdeathsig", "KILL", BINARY, "serve"]), dsn, flags)
     }
 
-    /// The same with an analyser that holds every task while the file `gate` exists (verification/gated.rs).
+    /// Starts the service with a limit of open files, which must be enough to start with.
+    pub fn with_files(database: &Database, files: usize) -> Serve {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}")).args(["setpriv", "--pdeathsig", "KILL", BINARY, "serve"]);
+        Serve::launch(&mut command, &database.dsn(), &[]).unwrap_or_else(|failed| panic!("{failed:?}"))
+    }
+
+    /// Starts it with an analyser that holds every task while the file `gate` exists (verification/gated.rs).
     pub fn gated(dsn: &str, gate: &Path, flags: &[&str]) -> Serve {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(gated_program()).env("GATE", gate);
