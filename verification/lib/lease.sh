@@ -57,7 +57,7 @@ within_lease() {
 }
 
 # says TEXT: on stderr, in the last step.
-says() { grep --quiet --fixed-strings -- "$1" "$step.stderr" && say yes; }
+says() { if grep --quiet --fixed-strings -- "$1" "$step.stderr"; then say yes; fi; }
 
 # start NAME COMMAND...: in the background, with a gate as stdin: a fifo that we hold open. `release` opens it.
 start() {
