@@ -149,7 +149,7 @@ CONF
   wait_until 10 nginx_answers "$port" || fail "nginx does not start: $(cat "$prefix/error.log")"
 }
 
-nginx_answers() { tls_curl --output /dev/null "https://localhost:$1/openapi.json"; }
+nginx_answers() { tls_curl --output /dev/null "https://localhost:$1/openapi.json" 2>/dev/null; }
 
 tls_curl() { curl --silent --show-error --noproxy '*' --globoff --cacert "$scratch/nginx/cert.pem" "$@"; }
 
@@ -169,7 +169,8 @@ through_nginx() {
 
 # schemathesis_on LISTENER URL OPTION...
 schemathesis_on() {
-  (cd "$scratch" && "$scratch/venv/bin/schemathesis" run "$repository/src/http/openapi.json" --include-tag "$1" --url "$2" \
+  (cd "$scratch" && SCHEMATHESIS_HOOKS=schemathesis_hooks PYTHONPATH=$here/clients PYTHONDONTWRITEBYTECODE=1 \
+    "$scratch/venv/bin/schemathesis" --config-file "$here/clients/schemathesis.toml" run "$repository/src/http/openapi.json" --include-tag "$1" --url "$2" \
     "${schemathesis_options[@]}" "${@:3}") | tee "$scratch/schemathesis"
   say "$(grep -E '[0-9]+ generated' "$scratch/schemathesis" | tail -n 1 | sed 's/^ *//')"
 }

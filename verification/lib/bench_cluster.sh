@@ -134,7 +134,7 @@ await_the_end() {
 }
 
 # Longest wait for the tasks of a measurement to end, seconds.
-patience=900
+patience=3600
 
 # ------------------------------------------------------------------ costs
 

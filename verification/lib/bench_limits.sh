@@ -37,7 +37,12 @@ limit_cycles() {
 }
 
 # per_thousand BEFORE AFTER COUNT
-per_thousand() { awk -v before="$1" -v after="$2" -v count="$3" 'BEGIN { printf "%.4g\n", (after - before) * 1000 / count }'; }
+per_thousand() {
+  awk -v before="$1" -v after="$2" -v count="$3" 'BEGIN {
+    share = (after - before) * 1000 / count
+    printf (share < 100 ? "%.3f\n" : "%.0f\n"), share
+  }'
+}
 
 # L2: the same for a hundred rows a statement.
 limit_batches() {

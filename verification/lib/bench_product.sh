@@ -34,6 +34,14 @@ end_service() {
   ((code == 0)) || fail "the service ended with exit code $code: $(tail -n 3 "$service_log/serve.err")"
 }
 
+# For one whose backlog nobody needs.
+abandon_service() {
+  local pid=$service_pid
+  service_pid=
+  kill -KILL "$pid"
+  { wait "$pid" || true; } 2>/dev/null
+}
+
 listen_address() { say "${service_url#http://}"; }
 
 # run_load MODE FLAG...: its report, read by load_value.
@@ -121,8 +129,7 @@ product_batches() {
   run_load batch --clients "$batch_clients" --tasks "$lines" --lines 100 "$(listen_address)"
   record T5.rate "$(awk -v n="$lines" -v s="$(load_value seconds)" 'BEGIN { printf "%.0f\n", n / s }')" 'rows/s'
   record T5.refused "$(load_value refused)" ''
-  await_the_end
-  end_service
+  abandon_service
 }
 
 # T10: T1's load, spread over COUNT instances in lease mode. NAME COUNT
@@ -147,7 +154,7 @@ product_leases() {
 # Services besides service_pid.
 other_pids=()
 
-end_other_services() {
+stop_other_services() {
   for service_pid in "${other_pids[@]}"; do stop_service; done
 }
 
