@@ -88,7 +88,7 @@ row_1() {
   if sabotaged 1.keyed; then key=(--key); fi
   receive receiver
   dies_between keyless "${key[@]}"
-  work keyless-b B "${key[@]}"
+  work keyless-b B "${unhurried[@]}" "${key[@]}"
   expect 1.6 'B is told that the effect is done, and cannot know better' '0 B 2 done SUCCEEDED' "$exit_code $(work_told)"
   db_lease keyless "$task_id"
   expect 1.7 'the table has one effect' 'SUCCEEDED|B|2|2|1' "$answer"
@@ -106,7 +106,7 @@ row_2() {
   if sabotaged 2.keyless; then key=(); fi
   receive receiver
   dies_between keyed "${key[@]}"
-  work keyed-b B "${key[@]}"
+  work keyed-b B "${unhurried[@]}" "${key[@]}"
   expect 2.6 'B calls, too, and is told that the effect is known' '0 B 2 known SUCCEEDED' "$exit_code $(work_told)"
   db_lease keyed "$task_id"
   expect 2.7 'the table has one effect' 'SUCCEEDED|B|2|2|1' "$answer"
@@ -142,7 +142,7 @@ late_call() {
   start "$1-a" "$worker" --dsn "$database_url" --worker A --ttl "${ttl_ms}ms" --receiver "$address" --hold "${@:2}"
   await 3.2 'A holds the task, before its call' is_holding "$1-a"
   await_expiry 3.3 "$task_id"
-  sabotaged 3.no-successor || work "$1-b" B "${@:2}"
+  sabotaged 3.no-successor || work "$1-b" B "${unhurried[@]}" "${@:2}"
   expect 3.4 'B calls and ends the task' '0 B 2 done SUCCEEDED' "$exit_code $(work_told)"
   release "$1-a"
   local late=$exit_code late_step=$step
@@ -160,7 +160,7 @@ row_4() {
   if sabotaged 4.keyless; then key=(); fi
   receive keyless-receiver --lose-answers "$lost"
   lease_submit keyless-submit 'Go one'
-  work keyless-a A
+  work keyless-a A "${unhurried[@]}"
   expect 4.2 'without a key A cannot tell what its call did, and says so' '0 A 1 unknown FAILED' "$exit_code $(work_told)"
   db_task keyless "$task_id"
   expect 4.3 'the task is FAILED, for somebody to look at' \
@@ -171,7 +171,7 @@ row_4() {
 
   receive keyed-receiver --lose-answers "$lost"
   lease_submit keyed-submit 'Go one'
-  work keyed-a A "${key[@]}"
+  work keyed-a A "${unhurried[@]}" "${key[@]}"
   expect 4.5 'with a key A asks again, and is told' '0 A 1 known SUCCEEDED' "$exit_code $(work_told)"
   world keyed
   expect 4.6 'one effect' 1 "$answer"
@@ -191,7 +191,7 @@ row_5() {
   dies_between forgetful --key
   stop_receiver forgetful-receiver
   receive forgetful-again "${memory[@]}"
-  work forgetful-b B --key
+  work forgetful-b B "${unhurried[@]}" --key
   expect 5.6 'a receiver that has lost its memory cannot tell; B says so' '0 B 2 unknown FAILED' "$exit_code $(work_told)"
   db_task forgetful "$task_id"
   expect 5.7 'the task is FAILED, for somebody to look at' \
@@ -199,7 +199,7 @@ row_5() {
   world forgetful
   expect 5.8 'in truth the effect was had, and not again' 1 "$answer"
   lease_submit next-submit 'Go one'
-  work next-c C --key
+  work next-c C "${unhurried[@]}" --key
   expect 5.9 'of what it cannot have seen before it can tell' '0 C 1 done SUCCEEDED' "$exit_code $(work_told)"
   stop_receiver forgetful-again
 
@@ -207,7 +207,7 @@ row_5() {
   dies_between mindful --key
   stop_receiver mindful-receiver
   receive mindful-again "${good_memory[@]}"
-  work mindful-b B --key
+  work mindful-b B "${unhurried[@]}" --key
   expect 5.10 'one that wrote the key with the effect can' '0 B 2 known SUCCEEDED' "$exit_code $(work_told)"
   world mindful
   expect 5.11 'one effect' 1 "$answer"

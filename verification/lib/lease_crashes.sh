@@ -8,27 +8,18 @@
 
 row_1() {
   begin_lease_row crash_before
-  local before
-  lease_submit submit 'Go one'
-  expect 1.1 'submit: exit code 0, task[0]' '0 task[0]' "$exit_code $task_id"
-  if sabotaged 1.alive; then lease_run a A; else lease_run a A --crash before-effect; fi
-  expect 1.2 'A ends before its effect with exit code 72' 72 "$exit_code"
-  db_lease after-crash "$task_id"
-  expect 1.3 'the table does not know: RUNNING, epoch 1, no effect' 'RUNNING|A|1|0|0' "$answer"
-  if sabotaged 1.expired; then expire "$task_id"; fi
-  db_row before-b "$task_id"
-  before=$answer
-  lease_run b-too-early B
-  expect 1.4 'B within the lease: exit code 3, and it says so' '3 yes' "$exit_code $(says 'B: nothing to claim')"
-  db still-held "SELECT lease_until > clock_timestamp() FROM go_tasks WHERE id = '$task_id'"
+  within_lease early_after_crash_before
+  expect 1.4 'B within the lease: exit code 3, and it says so' '3 yes' "$early"
   expect 1.5 'that was within the lease, by the clock of the database' t "$answer"
   await_expiry 1.6 "$task_id"
+  db_lease after-lease "$task_id"
+  expect 1.3 'after the lease as before: RUNNING, epoch 1, no effect' 'RUNNING|A|1|0|0' "$answer"
   if sabotaged 1.touched; then db sabotage "UPDATE go_tasks SET cancel_requested = true WHERE id = '$task_id'"; fi
   db_row after-b "$task_id"
-  expect 1.7 'no byte of the row has changed, by B or by the end of the lease' "$before" "$answer"
-  lease_run b B
+  expect 1.7 'no byte of the row has changed, by B or by the end of the lease' "$row_before" "$answer"
+  lease_run b B "${unhurried[@]}"
   expect 1.8 'B after the lease: exit code 0' 0 "$exit_code"
-  expect 1.9 'epoch 2, and the effect is new' 'task[0] B 2 true SUCCEEDED 2' "$(run_told)"
+  expect 1.9 'epoch 2, and the effect is new' "$task_id B 2 true SUCCEEDED 2" "$(run_told)"
   db_lease after-b "$task_id"
   expect 1.10 'SUCCEEDED, epoch 2, words 2, one effect' 'SUCCEEDED|B|2|2|1' "$answer"
   if sabotaged 1.effect-lost; then db sabotage 'DELETE FROM go_task_effects'; fi
@@ -37,32 +28,49 @@ row_1() {
   balance 1.12
 }
 
+# What B did is in early, what the row was before it in row_before.
+early_after_crash_before() {
+  lease_submit submit 'Go one'
+  expect 1.1 'submit: exit code 0' 0 "$exit_code"
+  if sabotaged 1.alive; then lease_run a A; else lease_run a A --crash before-effect; fi
+  expect 1.2 'A ends before its effect with exit code 72' 72 "$exit_code"
+  if sabotaged 1.expired; then expire "$task_id"; fi
+  db_row before-b "$task_id"
+  row_before=$answer
+  lease_run b-too-early B "${unhurried[@]}"
+  early="$exit_code $(says 'B: nothing to claim')"
+}
+
 # ------------------------------------------------------------------ 2: crash between effect and end
 
 row_2() {
   begin_lease_row crash_after
-  local before
-  lease_submit submit 'Go one'
-  if sabotaged 2.before; then lease_run a A --crash before-effect; else lease_run a A --crash after-effect; fi
-  expect 2.1 'A ends after its effect with exit code 73' 73 "$exit_code"
+  within_lease early_after_crash_after
+  expect 2.3 'B within the lease: exit code 3' 3 "$early"
+  db_row after-b "$task_id"
+  expect 2.4 'no byte of the row has changed' "$row_before" "$answer"
+  await_expiry 2.5 "$task_id"
   db_lease after-crash "$task_id"
   expect 2.2 'RUNNING, epoch 1, one effect' 'RUNNING|A|1|0|1' "$answer"
-  db_row before-b "$task_id"
-  before=$answer
-  lease_run b-too-early B
-  expect 2.3 'B within the lease: exit code 3' 3 "$exit_code"
-  db_row after-b "$task_id"
-  expect 2.4 'no byte of the row has changed' "$before" "$answer"
-  await_expiry 2.5 "$task_id"
   if sabotaged 2.effect-lost; then db sabotage 'DELETE FROM go_task_effects'; fi
-  lease_run b B
+  lease_run b B "${unhurried[@]}"
   expect 2.6 'B after the lease: exit code 0' 0 "$exit_code"
-  expect 2.7 'epoch 2, and the effect is not new' 'task[0] B 2 false SUCCEEDED 2' "$(run_told)"
+  expect 2.7 'epoch 2, and the effect is not new' "$task_id B 2 false SUCCEEDED 2" "$(run_told)"
   db_lease after-b "$task_id"
   expect 2.8 'SUCCEEDED, epoch 2, words 2, still one effect' 'SUCCEEDED|B|2|2|1' "$answer"
   db_effect effect "$task_id"
   expect 2.9 'the effect is still that of A' '2|A|1' "$answer"
   balance 2.10
+}
+
+early_after_crash_after() {
+  lease_submit submit 'Go one'
+  if sabotaged 2.before; then lease_run a A --crash before-effect; else lease_run a A --crash after-effect; fi
+  expect 2.1 'A ends after its effect with exit code 73' 73 "$exit_code"
+  db_row before-b "$task_id"
+  row_before=$answer
+  lease_run b-too-early B "${unhurried[@]}"
+  early=$exit_code
 }
 
 # ------------------------------------------------------------------ 8: no owner follows
@@ -102,7 +110,7 @@ abandoned_and_cancelled() {
 # Its owner lives. The effect is the first commit point: it may stand although the task ends as CANCELED.
 cancelled_in_hand() {
   lease_submit submit-in-hand 'Go one'
-  start_lease_run in-hand A --ttl 5m --hold after-effect
+  start_lease_run in-hand A "${unhurried[@]}" --hold after-effect
   await 8.6 'A holds the task' is_holding in-hand
   cancel_by_http in-hand "$task_id"
   db in-hand "SELECT status, cancel_requested FROM go_tasks WHERE id = '$task_id'"
@@ -124,7 +132,7 @@ attempts_run_out() {
   await_expiry 8.12 "$dying"
   lease_submit submit-other 'Go one more'
   if sabotaged 8.patient; then limit=3; fi
-  lease_run c C --max-attempts "$limit"
+  lease_run c C "${unhurried[@]}" --max-attempts "$limit"
   expect 8.13 'C passes over it, says so, and does the next' "yes 0 $task_id C 1 true SUCCEEDED 3" \
     "$(says "$dying is FAILED: its owners are gone") $exit_code $(run_told)"
   db_task deadly "$dying"

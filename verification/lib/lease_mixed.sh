@@ -50,7 +50,7 @@ leases_leave_plain_rows_alone() {
   expect 7.8 'its row has no end of a lease' 'RUNNING|1|t' "$answer"
   db_row plain-before "$plain"
   plain_row=$answer
-  lease_run b B
+  lease_run b B "${unhurried[@]}"
   expect 7.9 'a worker takes the task whose lease is over' "0 $leased B 2 true SUCCEEDED 2" "$exit_code $(run_told)"
   lease_run c C
   expect 7.10 'the next one finds nothing to claim' 3 "$exit_code"
