@@ -122,8 +122,9 @@ pub const STAND_INS: usize = 4;
 
 // ------------------------------------------------------------------ tasks
 
-/// Default of `--workers`: analysing is CPU work, claiming and finishing is waiting.
-pub const WORKERS: usize = 8;
+/// Default of `--workers`: a task is CPU work for microseconds and waits for two commits; with so many of them each commit is
+/// shared by more.
+pub const WORKERS: usize = 64;
 /// Default of `--queue`: tasks admitted beyond those being worked on.
 pub const QUEUE_SLOTS: usize = 256;
 /// A refused submission waits this long when a finish is under way: its terminal state may be visible already while its

@@ -75,8 +75,12 @@ impl Worker {
                 Ok(claimed) => Some(claimed?),
                 Err(StoreError::Refused(why)) => {
                     TROUBLE.line(format_args!("{id}: claim refused: {why}"));
-                    self.fail_unclaimed(id);
-                    return None;
+                    // Not QUEUED any more: an earlier claim without an answer may have arrived.
+                    let arrived = !self.fail_unclaimed(id) && answer_lost;
+                    match arrived.then(|| self.read_back(id))?? {
+                        ReadBack::Ours(claimed) => Some(claimed),
+                        ReadBack::Queued | ReadBack::Gone => return None,
+                    }
                 }
                 Err(StoreError::NotDone(why)) => {
                     TROUBLE.line(format_args!("{id}: claim: {why}"));
@@ -125,16 +129,17 @@ impl Worker {
     }
 
     /// Fails a task whose claim was refused. Keeps the worker's slot until the write commits, the row is no longer QUEUED
-    /// (cancelled) or the service stops; never claims again, never analyses.
-    fn fail_unclaimed(&self, id: &TaskId) {
+    /// (cancelled) or the service stops; never claims again, never analyses. False: it is not QUEUED any more.
+    fn fail_unclaimed(&self, id: &TaskId) -> bool {
         let mut backoff = Backoff::new();
         while !self.shared.drain.begun() {
             match self.shared.store.fail_unclaimed(id, UNCLAIMABLE) {
-                Ok(_) => return,
+                Ok(failed) => return failed,
                 Err(error) => TROUBLE.line(format_args!("{id}: failing it: {error}")),
             }
             self.shared.drain.pause(backoff.pause());
         }
+        true
     }
 
     /// Makes the task terminal, or lets go of it where the lease is lost; false: the drain expired first. Repeating the

@@ -3,6 +3,7 @@
 //! touches no task.
 
 use super::error::{StoreError, describe};
+use super::schema::SCHEMA_LOCK;
 use super::session::Session;
 use super::sql;
 use crate::limits::START_TIMEOUT;
@@ -48,7 +49,10 @@ pub(super) fn recover(session: &mut Session) -> Result<Recovery, StoreError> {
 pub(super) fn join(session: &mut Session) -> Result<Recovery, StoreError> {
     let mut transaction = session.transaction().map_err(not_joined)?;
     let patience = START_TIMEOUT.as_millis();
-    transaction.batch_execute(&format!("SET LOCAL statement_timeout = {patience}")).map_err(not_joined)?;
+    let set = format!("SET LOCAL lock_timeout = {patience}; SET LOCAL statement_timeout = {patience}");
+    transaction.batch_execute(&set).map_err(not_joined)?;
+    // A hold gives the sequence a new file when it is committed: who reads it at that moment may find the old one empty.
+    transaction.batch_execute(SCHEMA_LOCK).map_err(not_joined)?;
     let free: i64 = transaction.query_one(sql::NUMBER_AFTER_LARGEST, &[]).map_err(not_joined)?.get(0);
     let mut next: i64 = transaction.query_one(sql::NEXT_NUMBER, &[]).map_err(not_joined)?.get(0);
     if next < free {

@@ -7,7 +7,7 @@ use crate::limits::{CLIENT_CHECK_INTERVAL, LOCK_PATIENCE};
 const SCHEMA: &str = include_str!("../../schema.sql");
 
 /// Serialises starts: two CREATE … IF NOT EXISTS at once can still collide.
-const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(x'7461736b'::bigint << 32)";
+pub(super) const SCHEMA_LOCK: &str = "SELECT pg_advisory_xact_lock(x'7461736b'::bigint << 32)";
 
 /// What our sessions ask for at connect: a pooler in transaction mode drops it, as it would drop locks and statements.
 const SESSION_OPTION: &str = "SELECT setting::bigint FROM pg_settings WHERE name = 'client_connection_check_interval'";

@@ -80,6 +80,29 @@ fn a_claim_that_arrives_late_is_found_by_the_one_after_it() {
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
 }
 
+#[test]
+fn a_claim_that_arrives_before_a_refused_one_is_found_too() {
+    let database = Database::with_schema();
+    database.run(
+        "CREATE SEQUENCE claims;
+         CREATE FUNCTION refuse_the_second() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF current_query() LIKE '%SET status = ''RUNNING''%' AND nextval('claims') = 2 THEN
+                 RAISE EXCEPTION 'not this one';
+             END IF;
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON go_tasks FOR EACH STATEMENT EXECUTE FUNCTION refuse_the_second()",
+    );
+    let proxy = Proxy::before(PgCluster::shared().socket_dir());
+    let serve = served(&database, &proxy);
+    proxy.delay_next("SET status = 'RUNNING'");
+    let id = serve.client().submit("Go one");
+    serve.client().wait_for(&id, "SUCCEEDED");
+    assert_eq!(database.rows("SELECT last_value FROM claims"), "2", "the second claim was not refused");
+    assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
+}
+
 /// Counts how often it is asked.
 struct Counted(Arc<AtomicUsize>);
 

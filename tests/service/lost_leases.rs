@@ -208,3 +208,35 @@ fn a_task_given_up_under_our_epoch_was_not_ended_by_us() {
     assert_eq!(a.finish(&finish), Ok(None));
     assert_eq!(a.finished_by_us(&finish), Ok(false), "the result was dropped, and that has to be said");
 }
+
+#[test]
+fn what_is_found_expired_again_and_again_is_claimed_once() {
+    const PLACES: usize = 65; // one worker, and the queue of an `Inside`
+    const EXPIRED: usize = 300; // more than places: the first of them are done when they are met again
+    let database = Database::with_schema();
+    let proxy = Proxy::before(PgCluster::shared().socket_dir());
+    let (analyser, holder) = Held::pair();
+    let inside = Inside::leased(&database.dsn_through(&proxy), analyser, 1, Duration::from_secs(60));
+    (0..PLACES).for_each(|_| drop(inside.service.submit("Go one".into()).expect("a place")));
+    database.run(&format!(
+        "INSERT INTO go_tasks (id, text, status, lease_owner, lease_epoch, lease_until)
+         SELECT 'task[' || n || ']', 'left', 'RUNNING', 'gone', 1, clock_timestamp() - interval '1 hour'
+           FROM generate_series(1001, 1000 + {EXPIRED}) n"
+    ));
+    let (looks, look) = (proxy.asked("ORDER BY lease_until"), "ORDER BY lease_until");
+    until("many looks without a place", || (proxy.asked(look) >= looks + 6).then_some(()));
+    let before = proxy.asked("SET status = 'RUNNING'");
+    for _ in 0..PLACES + EXPIRED {
+        holder.results.send(TWO_WORDS).expect("the worker waits");
+    }
+    until("all have ended", || {
+        let open = database.rows("SELECT count(*) FROM go_tasks WHERE status <> 'SUCCEEDED'");
+        (open == "0").then_some(())
+    });
+    // Two more looks, so that what is left on a list would be claimed, too.
+    let looks = proxy.asked(look);
+    until("two more looks", || (proxy.asked(look) >= looks + 2).then_some(()));
+    let claims = proxy.asked("SET status = 'RUNNING'") - before;
+    // A look may find one that is just being claimed: a few more than there are tasks.
+    assert!(claims < 2 * (PLACES + EXPIRED), "{claims} claims");
+}

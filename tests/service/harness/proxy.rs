@@ -2,7 +2,7 @@
 //! has committed and before the client hears of it, or before the server hears of it, if ever. It speaks just enough of
 //! the protocol to see which statement is executed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,6 +26,8 @@ struct Plan {
     /// Lets a statement with this marker go that is held back.
     late: Mutex<Option<(&'static str, Sender<()>)>>,
     lost: AtomicUsize,
+    /// How often each statement was asked for, by its SQL.
+    asked: Mutex<HashMap<String, usize>>,
     /// Nothing gets through, either way, and nobody is told.
     silent: Mutex<bool>,
     speaks: Condvar,
@@ -89,6 +91,12 @@ impl Proxy {
     pub fn silence(&self, silent: bool) {
         *self.plan.silent.lock().expect("no panic") = silent;
         self.plan.speaks.notify_all();
+    }
+
+    /// How often statements were asked for whose SQL contains `marker`.
+    pub fn asked(&self, marker: &str) -> usize {
+        let asked = self.plan.asked.lock().expect("no panic");
+        asked.iter().filter(|(sql, _)| sql.contains(marker)).map(|(_, times)| times).sum()
     }
 
     /// How many connections were cut, each at its place.
@@ -186,6 +194,9 @@ fn requests(mut client: UnixStream, mut server: &UnixStream, plan: &Plan, losing
                 let name = words.nth(1).unwrap_or_default();
                 let is_marked =
                     |wanted: &str| statements.iter().any(|(known, sql)| *known == name && sql.contains(wanted));
+                if let Some((_, sql)) = statements.iter().find(|(known, _)| *known == name) {
+                    *plan.asked.lock().expect("no panic").entry(sql.clone()).or_default() += 1;
+                }
                 plan.let_the_late_go(is_marked);
                 if let Some((marker, cut)) = next.take_if(|(marker, _)| is_marked(marker)) {
                     if cut == Cut::Request {
