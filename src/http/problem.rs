@@ -74,7 +74,7 @@ pub fn key_reused() -> Reply {
 
 /// 413: a batch of more lines than can ever be taken at once.
 pub fn batch_too_long(lines: usize, most: usize) -> Reply {
-    let detail = format_args!("a batch of {lines} lines is never taken here: send at most {most} at once");
+    let detail = format!("a batch of {lines} lines is never taken here: send at most {most} at once");
     problem(413, "Content Too Large", detail)
 }
 

@@ -51,7 +51,7 @@ fn submit(service: &Service, exchange: &Exchange) -> Result<(TaskId, Reply), Rep
         return service.submit(submission.text).map(created).map_err(rejected);
     };
     if key.is_empty() || key.len() > KEY_BYTES || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let detail = format_args!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters");
+        let detail = format!("{KEY_FIELD}: must be 1 to {KEY_BYTES} visible ASCII characters");
         return Err(problem::bad_request(detail));
     }
     match service.submit_once(submission.text, key).map_err(rejected)? {
