@@ -72,8 +72,8 @@ fn submit_batch(service: &Service, exchange: &Exchange) -> Result<Reply, Reply> 
     }
     let texts = batch::parse(exchange.body()).map_err(problem::bad_request)?;
     let accepted = service.submit_all(texts).map_err(rejected)?;
-    let body: String = accepted.iter().map(|task| format!("{}\n", accepted_json(task))).collect();
-    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body: body.into_bytes() })
+    let lines: Vec<String> = accepted.iter().map(|task| accepted_json(task).to_string() + "\n").collect();
+    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body: lines.concat().into_bytes() })
 }
 
 fn created(accepted: Accepted) -> (TaskId, Reply) {

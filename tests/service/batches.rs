@@ -11,7 +11,7 @@ fn post(client: &mut Client, headers: &[(&str, &str)], body: &[u8]) -> Reply {
 }
 
 fn lines(texts: impl IntoIterator<Item = String>) -> Vec<u8> {
-    texts.into_iter().map(|text| format!("{}\n", json!({"text": text}))).collect::<String>().into_bytes()
+    texts.into_iter().map(|text| json!({"text": text}).to_string() + "\n").collect::<Vec<_>>().concat().into_bytes()
 }
 
 fn ids(reply: &Reply) -> Vec<String> {
