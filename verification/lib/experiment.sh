@@ -120,7 +120,7 @@ run_rows() {
   trap 'exit 130' INT
   trap 'exit 143' TERM
   prepare_evidence
-  setup_for_running
+  setup_for_experiments
   gated=$(dirname "$taskstats")/examples/gated
   (cd "$repository" && quietly cargo build --release --locked --bin taskstats --example gated)
   row=begin

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Installs from the distribution (Debian, Ubuntu) what this machine lacks to build, run and check taskstats.
-# Source it, then call setup_for_running or setup_for_testing. What is there already is used as it is, and nothing is said
+# Source it, then call one of the setup_for_… below. What is there already is used as it is, and nothing is said
 # unless something has to be installed or goes wrong.
 #
 # Never here: a PostgreSQL cluster. taskstats makes its own; the distribution's must neither be created nor started by us.
@@ -32,9 +32,17 @@ setup_for_running() {
   use_rust || fail "Rust $rust_needed or newer is still not found after the installation: get it from https://rustup.rs, then run this again."
 }
 
+# What the experiments need: the same, and git, which knows the sources of a clone.
+setup_for_experiments() {
+  setup_for_running
+  missing_packages=()
+  need_command git git
+  install_missing
+}
+
 # What test.sh needs: the same, and the checkers.
 setup_for_testing() {
-  setup_for_running
+  setup_for_experiments
   missing_packages=()
   need_rust_checkers
   need_command shellcheck shellcheck
