@@ -32,7 +32,7 @@ pub use lookup::TaskRow;
 pub use recovery::Recovery;
 
 use crate::limits::{
-    FEED_AGE, LANE_WIDTH, LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT,
+    LANE_WIDTH, LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT,
 };
 use crate::task::{Status, TaskId};
 use claim::Claim;
@@ -241,19 +241,10 @@ impl Store {
         self.errands.ask(move |session| LookUp.run(session, &ids))
     }
 
-    /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that are old enough for nobody to be
-    /// about to hand them on.
-    pub fn queued_after(&self, after: i64, limit: i64) -> Result<Vec<(TaskId, i64)>, StoreError> {
+    /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that have been there for `age`.
+    pub fn queued_after(&self, after: i64, limit: i64, age: Duration) -> Result<Vec<TaskId>, StoreError> {
         self.upkeep.ask(move |session| {
-            let rows = session.query(sql::QUEUED_AFTER, &[&after, &limit, &(FEED_AGE.as_millis() as i64)])?;
-            Ok(rows.iter().map(|row| (TaskId::new(row.get::<_, String>(0)), row.get(1))).collect())
-        })
-    }
-
-    /// Up to `limit` QUEUED tasks, oldest number first.
-    pub fn queued(&self, limit: i64) -> Result<Vec<TaskId>, StoreError> {
-        self.upkeep.ask(move |session| {
-            let rows = session.query(sql::QUEUED_AFTER, &[&-1_i64, &limit, &0_i64])?;
+            let rows = session.query(sql::QUEUED_AFTER, &[&after, &limit, &(age.as_millis() as i64)])?;
             Ok(rows.iter().map(|row| TaskId::new(row.get::<_, String>(0))).collect())
         })
     }

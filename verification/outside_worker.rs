@@ -110,7 +110,7 @@ fn run(options: &Options) -> Result<u8, Failed> {
 
 fn claim_one(store: &Store) -> Result<Option<(TaskId, Claimed)>, Failed> {
     let mut candidates = store.expired(LEASE_LOOK).map_err(failure)?;
-    candidates.extend(store.queued(LEASE_LOOK).map_err(failure)?);
+    candidates.extend(store.queued_after(-1, LEASE_LOOK, Duration::ZERO).map_err(failure)?);
     for id in candidates {
         if let Some(claimed) = store.claim(&id).map_err(failure)? {
             return Ok(Some((id, claimed)));

@@ -118,7 +118,9 @@ fn claim_one(store: &Store) -> Result<Option<(TaskId, Claimed)>, Failure> {
     }
     loop {
         let mut candidates = store.expired(LEASE_LOOK).map_err(|error| trouble("looking for expired tasks", &error))?;
-        let queued = store.queued(LEASE_LOOK).map_err(|error| trouble("looking for queued tasks", &error))?;
+        let queued = store
+            .queued_after(-1, LEASE_LOOK, Duration::ZERO)
+            .map_err(|error| trouble("looking for queued tasks", &error))?;
         candidates.extend(queued);
         if candidates.is_empty() {
             return Ok(None);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Shared;
-use crate::limits::{FEED_INTERVAL, FEED_ROWS};
+use crate::limits::{FEED_AGE, FEED_INTERVAL, FEED_ROWS};
 use crate::log::{self, Bounded};
 use crate::store::StoreError;
 use crate::task::TaskId;
@@ -46,11 +46,11 @@ impl Feeder<'_> {
         let settled = self.settle();
         self.expired = self.shared.store.expired(FEED_ROWS)?.into();
         if self.backlog.is_empty() {
-            let found = self.shared.store.queued_after(self.after, FEED_ROWS)?;
+            let found = self.shared.store.queued_after(self.after, FEED_ROWS, FEED_AGE)?;
             let more = found.len() as i64 == FEED_ROWS;
             // Where the look was full, the next one goes on behind it: what was seen is not read again and again.
-            self.after = if more { found.last().map_or(-1, |(_, number)| *number) } else { -1 };
-            self.backlog.extend(found.into_iter().map(|(id, _)| id));
+            self.after = found.last().and_then(TaskId::number).filter(|_| more).unwrap_or(-1);
+            self.backlog.extend(found);
             // What a submitter has brought to the channel already is no backlog.
             self.backlog.retain(|id| !self.shared.held.has(id));
         }

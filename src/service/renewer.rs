@@ -35,7 +35,6 @@ pub(super) fn run(shared: &Arc<Shared>, lease: Lease) {
                 backoff.pause()
             }
         };
-        let_go_of_the_expired(shared, lease.ttl);
         due = Instant::now() + next;
     }
 }

@@ -212,7 +212,7 @@ pub const NEXT_NUMBER: &str = "
 
 /// QUEUED tasks after number `$1`, oldest number first, at least `$3` milliseconds old: what nobody may be holding.
 pub const QUEUED_AFTER: &str = "
-    SELECT id, go_task_number(id) AS number
+    SELECT id
       FROM go_tasks
      WHERE status = 'QUEUED'
        AND go_task_number(id) > $1
