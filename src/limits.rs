@@ -105,8 +105,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub const START_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server looks this often whether a client that runs a statement still lives, and frees its locks if not.
 pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// A connection unused for this long is tried with an empty query first: a restart of the server shows there.
-pub const TRUSTED_IDLE: Duration = Duration::from_millis(500);
+/// A connection unused for this long is tried with an empty query first, since a restart of the server only shows there. No
+/// restart is this short, and work that comes more often pays nothing.
+pub const TRUSTED_IDLE: Duration = Duration::from_millis(25);
 /// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
 pub const BATCH_ROWS: usize = 128;
 /// A submission whose number another row has is tried so many times with new ones.

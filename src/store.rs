@@ -168,16 +168,18 @@ impl Store {
 
     /// The task that has this idempotency key.
     pub fn find_key(&self, key: &str) -> Result<Option<TaskId>, StoreError> {
-        self.find_key.call(key.into())
+        self.find_key.call(key.into()).map_err(StoreError::of_question)
     }
 
     /// Whether a task has exactly this text; None: there is no such task.
     pub fn has_text(&self, id: &TaskId, text: &str) -> Result<Option<bool>, StoreError> {
         let (id, text) = (id.clone(), text.to_owned());
-        self.errands.ask(move |session| {
-            let rows = session.query(sql::HAS_TEXT, &[&id.as_str(), &text])?;
-            Ok(rows.first().map(|row| row.get(0)))
-        })
+        self.errands
+            .ask(move |session| {
+                let rows = session.query(sql::HAS_TEXT, &[&id.as_str(), &text])?;
+                Ok(rows.first().map(|row| row.get(0)))
+            })
+            .map_err(StoreError::of_question)
     }
 
     /// Claims a task; None: it is neither QUEUED nor to be taken over.
@@ -232,13 +234,13 @@ impl Store {
 
     /// What the row says; None: there is none.
     pub fn look_up(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
-        self.look_up.call(id.clone())
+        self.look_up.call(id.clone()).map_err(StoreError::of_question)
     }
 
     /// The same for many tasks in one statement, in their order.
     pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
         let ids = ids.to_vec();
-        self.errands.ask(move |session| LookUp.run(session, &ids))
+        self.errands.ask(move |session| LookUp.run(session, &ids)).map_err(StoreError::of_question)
     }
 
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that have been there for `age`.

@@ -99,8 +99,8 @@ impl Service {
 
     /// What the key says of this text; None: nobody has it.
     fn known(&self, text: &str, key: &str) -> Result<Option<Once>, StoreError> {
-        let Some(id) = self.shared.store.find_key(key).map_err(StoreError::of_question)? else { return Ok(None) };
-        let same = self.shared.store.has_text(&id, text).map_err(StoreError::of_question)?;
+        let Some(id) = self.shared.store.find_key(key)? else { return Ok(None) };
+        let same = self.shared.store.has_text(&id, text)?;
         Ok(same.map(|same| if same { Once::Known(id) } else { Once::KeyReused }))
     }
 

@@ -117,9 +117,10 @@ struct Kept {
 
 impl Session {
     /// Whether the connection is good for another statement. One that has been idle for long is tried, since a restart of
-    /// the server is only noticed on use.
+    /// the server is only noticed on use; so is a new one, which the pool may have opened long ago.
     fn is_alive(&mut self) -> bool {
-        let trusted = self.kept().used.elapsed() < TRUSTED_IDLE;
+        let kept = r2d2::PooledConnection::extensions(&self.connection).get::<Kept>();
+        let trusted = kept.is_some_and(|kept| kept.used.elapsed() < TRUSTED_IDLE);
         !self.connection.is_closed() && (trusted || self.connection.is_valid(CONNECT_TIMEOUT).is_ok())
     }
 

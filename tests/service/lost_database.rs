@@ -4,6 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use taskstats::limits::TRUSTED_IDLE;
+
 use crate::harness::serve::End;
 use crate::harness::{Database, PgCluster, Serve, stalled_since, until, until_within};
 
@@ -112,6 +114,27 @@ fn a_stopped_server_is_a_503_and_its_return_is_noticed() {
     let last = serve.client().submit("Go one");
     serve.client().wait_for(&last, "SUCCEEDED");
     assert_eq!(serve.terminate(), End::Code(0));
+}
+
+#[test]
+fn nobody_meets_a_connection_that_died_while_it_was_idle() {
+    let database = Database::with_schema();
+    let store = database.store("idle");
+    for round in 0..5 {
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let id = store.submit("Go one".into()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+                    assert!(store.look_up(&id).unwrap_or_else(|error| panic!("round {round}: {error}")).is_some());
+                });
+            }
+        });
+        let backends = "FROM pg_stat_activity WHERE application_name = 'taskstats' AND datname = current_database()";
+        database.run(&format!("SELECT pg_terminate_backend(pid) {backends}"));
+        until("they are gone", || (database.rows(&format!("SELECT count(*) {backends}")) == "0").then_some(()));
+        // What is younger counts as alive; no restart is this short.
+        thread::sleep(TRUSTED_IDLE);
+    }
 }
 
 #[test]
