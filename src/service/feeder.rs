@@ -32,9 +32,11 @@ pub(super) fn run(shared: &Arc<Shared>) {
         if let Err(error) = feeder.look() {
             trouble.line(format_args!("looking for tasks: {error}"));
         }
+        let found = !feeder.backlog.is_empty();
         feeder.hand_on(next_look);
-        let through = feeder.backlog.is_empty() && feeder.after >= 0;
-        if !through {
+        // Behind what was handed on there may be more. Where all was in hand already, there is time.
+        let go_on = found && feeder.backlog.is_empty() && feeder.after >= 0;
+        if !go_on {
             shared.drain.pause(next_look.saturating_duration_since(Instant::now()));
         }
     }

@@ -2,10 +2,26 @@
 //! ONE conditional UPDATE whose row count decides; nothing else in the program writes `status`.
 //!
 //! Time is the database's: `clock_timestamp()`, never `now()` (the start of the transaction) and never our own clock.
+//!
+//! Statements that search for unfinished tasks say `status IS DISTINCT FROM 'SUCCEEDED'`, which gives them the index
+//! go_tasks_open; those that name their tasks do not, and go by the primary key (see `schema.sql`).
 
-/// submit: – → QUEUED. The ids of those stored, in the order given; NULL for one whose idempotency key is taken, also by one
-/// before it in the same statement. Inserting in the order of keys keeps two batches from waiting for each other in a circle.
+/// submit: – → QUEUED. The ids of those stored, in the order given.
 pub const SUBMIT: &str = "
+    WITH new AS MATERIALIZED (
+        SELECT 'task[' || nextval('go_task_numbers') || ']' AS id, text, place
+          FROM unnest($1::text[]) WITH ORDINALITY AS new (text, place)
+    ), stored AS (
+        INSERT INTO go_tasks (id, text, status, words, bytes, runes)
+        SELECT id, text, 'QUEUED', 0, 0, 0 FROM new
+        RETURNING id
+    )
+    SELECT id FROM new JOIN stored USING (id) ORDER BY place";
+
+/// The same where some have an idempotency key (NULL: none). NULL for one whose key is taken, also by one before it in the
+/// same statement. Inserting in the order of keys keeps two batches from waiting for each other in a circle. On its own
+/// because ON CONFLICT is not free: each row is inserted on trial, and then confirmed.
+pub const SUBMIT_ONCE: &str = "
     WITH new AS MATERIALIZED (
         SELECT 'task[' || nextval('go_task_numbers') || ']' AS id, text, key, place
           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS new (text, key, place)
@@ -26,8 +42,8 @@ pub const HAS_TEXT: &str = "
     SELECT text = $2 FROM go_tasks WHERE id = $1";
 
 /// claim: QUEUED → RUNNING by owner `$2` for `$3` milliseconds (NULL: no expiry); take over: the same for a task whose owner
-/// let its lease expire, unless `$4` owners died of it already. Rows come back for those won. Locking in the order of ids
-/// keeps two batches from waiting for each other in a circle; the condition is judged anew once the lock is had.
+/// let its lease expire, unless `$4` owners died of it already. Rows come back for those won. The primary key is searched in
+/// the order of ids, so two batches never wait for each other in a circle; a row that another locked is judged anew.
 pub const CLAIM: &str = "
     UPDATE go_tasks AS task
        SET status = 'RUNNING',
@@ -35,17 +51,14 @@ pub const CLAIM: &str = "
            lease_epoch = task.lease_epoch + 1,
            lease_until = clock_timestamp() + $3::bigint * interval '1 millisecond',
            started_at = clock_timestamp()
-      FROM (SELECT id FROM go_tasks
-             WHERE id = ANY ($1::text[])
-               AND (status = 'QUEUED'
-                    OR ($3::bigint IS NOT NULL
-                        AND status = 'RUNNING'
-                        AND lease_until < clock_timestamp()
-                        AND NOT cancel_requested
-                        AND lease_epoch < $4))
-             ORDER BY id FOR UPDATE) AS won
-     WHERE task.id = won.id
-    RETURNING task.id, task.text, task.lease_epoch";
+     WHERE id = ANY ($1::text[])
+       AND (status = 'QUEUED'
+            OR ($3::bigint IS NOT NULL
+                AND status = 'RUNNING'
+                AND lease_until < clock_timestamp()
+                AND NOT cancel_requested
+                AND lease_epoch < $4))
+    RETURNING id, text, lease_epoch";
 
 /// The text of a task that a claim without an answer made ours: RUNNING, by owner `$2`, under a lease that holds.
 pub const CLAIMED: &str = "
@@ -134,6 +147,7 @@ pub const EXPIRED: &str = "
     SELECT id
       FROM go_tasks
      WHERE status = 'RUNNING'
+       AND status IS DISTINCT FROM 'SUCCEEDED'
        AND go_task_number(id) IS NOT NULL
        AND lease_until < clock_timestamp()
        AND NOT cancel_requested
@@ -152,6 +166,7 @@ pub const SETTLE_EXPIRED: &str = "
            finished_at = clock_timestamp()
      WHERE id IN (SELECT id FROM go_tasks
                    WHERE status = 'RUNNING'
+                     AND status IS DISTINCT FROM 'SUCCEEDED'
                      AND go_task_number(id) IS NOT NULL
                      AND lease_until < clock_timestamp()
                      AND (cancel_requested OR lease_epoch >= $1)
@@ -178,7 +193,10 @@ pub const FAIL_UNCLAIMED: &str = "
 pub const RECOVER: &str = "
     UPDATE go_tasks
        SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $1, finished_at = clock_timestamp()
-     WHERE status = 'RUNNING' AND lease_until IS NULL AND go_task_number(id) IS NOT NULL";
+     WHERE status = 'RUNNING'
+       AND status IS DISTINCT FROM 'SUCCEEDED'
+       AND lease_until IS NULL
+       AND go_task_number(id) IS NOT NULL";
 
 /// recover late: the same for claims of other owners than `$2` that were committed after recovery had looked. Only in the
 /// session that holds the instance lock: it proves that those owners are dead. It waits for no row; the next time will do.
@@ -186,13 +204,20 @@ pub const RECOVER_LATE: &str = "
     UPDATE go_tasks
        SET status = 'FAILED', words = 0, bytes = 0, runes = 0, failure_reason = $1, finished_at = clock_timestamp()
      WHERE id IN (SELECT id FROM go_tasks
-                   WHERE status = 'RUNNING' AND lease_until IS NULL AND lease_owner <> $2
+                   WHERE status = 'RUNNING'
+                     AND status IS DISTINCT FROM 'SUCCEEDED'
+                     AND lease_until IS NULL
+                     AND lease_owner <> $2
                      AND go_task_number(id) IS NOT NULL
                      FOR UPDATE SKIP LOCKED)";
 
 /// The backlog: tasks that wait for a worker.
 pub const COUNT_QUEUED: &str = "
-    SELECT count(*) FROM go_tasks WHERE status = 'QUEUED' AND go_task_number(id) IS NOT NULL";
+    SELECT count(*)
+      FROM go_tasks
+     WHERE status = 'QUEUED'
+       AND status IS DISTINCT FROM 'SUCCEEDED'
+       AND go_task_number(id) >= 0";
 
 /// The number after the largest existing one; 0 in an empty table.
 pub const NUMBER_AFTER_LARGEST: &str = "
@@ -215,6 +240,7 @@ pub const QUEUED_AFTER: &str = "
     SELECT id
       FROM go_tasks
      WHERE status = 'QUEUED'
+       AND status IS DISTINCT FROM 'SUCCEEDED'
        AND go_task_number(id) > $1
        AND created_at <= clock_timestamp() - $3::bigint * interval '1 millisecond'
      ORDER BY go_task_number(id)

@@ -43,12 +43,16 @@ impl Operation for Submit {
     const NAME: &'static str = "submit";
 
     fn run(&self, session: &mut Session, wanted: &[Submission]) -> Result<Vec<Self::Output>, postgres::Error> {
-        let rows = || wanted.iter().flat_map(|one| one.texts().iter().map(|text| (text.as_str(), one.key())));
-        let (texts, keys): (Vec<&str>, Vec<Option<&str>>) = rows().unzip();
-        let mut stored = session.query(sql::SUBMIT, &[&texts, &keys]);
+        let rows = wanted.iter().flat_map(|one| one.texts().iter().map(|text| (text.as_str(), one.key())));
+        let (texts, keys): (Vec<&str>, Vec<Option<&str>>) = rows.unzip();
+        let mut store = || match keys.iter().any(Option::is_some) {
+            false => session.query(sql::SUBMIT, &[&texts]),
+            true => session.query(sql::SUBMIT_ONCE, &[&texts, &keys]),
+        };
+        let mut stored = store();
         for _ in 0..NUMBER_TRIES {
             match &stored {
-                Err(error) if number_is_taken(error) => stored = session.query(sql::SUBMIT, &[&texts, &keys]),
+                Err(error) if number_is_taken(error) => stored = store(),
                 _ => break,
             }
         }

@@ -102,7 +102,7 @@ fn a_retry_finds_the_row_whose_answer_was_lost() {
         proxy.lose_next("INSERT INTO go_tasks");
         let lost = post(&mut serve.client(), &key, "Go one");
         assert_eq!((lost.status, lost.text("outcome").as_str()), (503, "unknown"), "{lost:?}");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
         let retry = post(&mut serve.client(), &key, "Go one");
         assert_eq!((retry.status, retry.text("id"), is_replay(&retry)), (202, format!("task[{round}]"), true));
         serve.client().wait_for(&retry.text("id"), "SUCCEEDED");

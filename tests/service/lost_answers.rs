@@ -45,7 +45,7 @@ fn a_claim_whose_answer_is_lost_is_read_back_and_finished_once() {
         proxy.lose_next("SET status = 'RUNNING'");
         let id = serve.client().submit("Go one");
         serve.client().wait_for(&id, "SUCCEEDED");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
     }
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
     assert_eq!(["RUNNING", "SUCCEEDED"].map(|status| tries(&database, status)), ["10", "10"]);
@@ -60,7 +60,7 @@ fn a_claim_that_never_arrived_is_made_again() {
         proxy.lose_next_request("SET status = 'RUNNING'");
         let id = serve.client().submit("Go one");
         serve.client().wait_for(&id, "SUCCEEDED");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
     }
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
 }
@@ -75,7 +75,7 @@ fn a_claim_that_arrives_late_is_found_by_the_one_after_it() {
         proxy.delay_next("SET status = 'RUNNING'");
         let id = serve.client().submit("Go one");
         serve.client().wait_for(&id, "SUCCEEDED");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
     }
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
 }
@@ -131,7 +131,8 @@ fn the_analyser_sees_a_task_once_whatever_is_lost() {
         crate::harness::until(&format!("{id} ends"), || {
             (database.task(id.as_str()) == "SUCCEEDED|2|6|6").then_some(())
         });
-        assert_eq!((proxy.lost(), seen.load(Ordering::SeqCst)), (round + 1, round + 1));
+        proxy.until_lost(round + 1);
+        assert_eq!(seen.load(Ordering::SeqCst), round + 1);
     }
     assert_eq!(database.rows(ENDED_ONCE), "SUCCEEDED|2|1");
 }
@@ -146,7 +147,7 @@ fn a_finish_whose_answer_is_lost_ended_the_task_once() {
         proxy.lose_next("CASE WHEN task.cancel_requested");
         let id = serve.client().submit("Go one");
         serve.client().wait_for(&id, "SUCCEEDED");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
     }
     assert_eq!((database.rows(ENDED_ONCE), tries(&database, "SUCCEEDED")), ("SUCCEEDED|2|1".into(), "10".into()));
     serve.terminate();
@@ -163,7 +164,7 @@ fn a_submission_whose_answer_is_lost_is_called_unknown_and_still_done() {
         proxy.lose_next("INSERT INTO go_tasks");
         let reply = serve.client().post_text("Go one");
         assert_eq!((reply.status, reply.text("outcome").as_str()), (503, "unknown"), "{reply:?}");
-        assert_eq!(proxy.lost(), round + 1);
+        proxy.until_lost(round + 1);
         let id = format!("task[{round}]");
         serve.client().wait_for(&id, "SUCCEEDED");
     }

@@ -99,9 +99,13 @@ impl Proxy {
         asked.iter().filter(|(sql, _)| sql.contains(marker)).map(|(_, times)| times).sum()
     }
 
-    /// How many connections were cut, each at its place.
-    pub fn lost(&self) -> usize {
-        self.plan.lost.load(Ordering::SeqCst)
+    /// Waits until so many connections were cut, each at its place: what the server did before a lost answer is seen by
+    /// others at once. More of them are a fault.
+    #[track_caller]
+    pub fn until_lost(&self, wanted: usize) {
+        let lost = || self.plan.lost.load(Ordering::SeqCst);
+        super::until(&format!("{wanted} answers are lost"), || (lost() >= wanted).then_some(()));
+        assert_eq!(lost(), wanted);
     }
 }
 
