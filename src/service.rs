@@ -4,6 +4,7 @@
 //! [`Service::cancel`] and turns what they return into a reply.
 
 pub mod admission;
+pub mod board;
 pub mod drain;
 pub mod feeder;
 pub mod handoff;
@@ -12,6 +13,7 @@ pub mod intake;
 pub mod keeper;
 pub mod pace;
 pub mod renewer;
+pub mod trouble;
 pub mod watch;
 pub mod worker;
 
@@ -27,6 +29,7 @@ use crate::store::{Cancelled, InstanceLock, Lease, Store, StoreError, TaskRow};
 use crate::task::{Analyser, TaskId};
 use crate::{lock, log};
 use admission::Admission;
+use board::Board;
 use drain::Drain;
 use handoff::Handoff;
 use held::Held;
@@ -67,6 +70,7 @@ pub(crate) struct Shared {
     pub admission: Arc<Admission>,
     pub held: Arc<Held>,
     pub handoff: Handoff,
+    pub board: Board,
     pub drain: Drain,
     pub claiming: Claiming,
     pub pace: Pace,
@@ -111,6 +115,7 @@ impl Service {
             admission: Admission::new(permits),
             held: Arc::default(),
             handoff: Handoff::new(permits),
+            board: Board::new(config.workers),
             drain: Drain::new(),
             claiming: Claiming::new(),
             pace: Pace::default(),

@@ -187,6 +187,11 @@ impl Store {
         self.claim.call(id.clone())
     }
 
+    /// The same for many tasks, each on its own account, in their order.
+    pub fn claim_all(&self, ids: Vec<TaskId>) -> Vec<Result<Option<Claimed>, StoreError>> {
+        self.claim.call_all(ids)
+    }
+
     /// Reads back a claim that was not answered: what we hold, if it made the row ours.
     pub fn claimed_by_us(&self, id: &TaskId) -> Result<Option<Claimed>, StoreError> {
         let (id, owner) = (id.clone(), self.owner.clone());
@@ -199,6 +204,11 @@ impl Store {
     /// Makes a task of ours terminal; the state it got, or None: it is not ours any more (lease lost).
     pub fn finish(&self, finish: &Finish) -> Result<Option<Status>, StoreError> {
         self.finish.call(finish.clone())
+    }
+
+    /// The same for many tasks, each on its own account, in their order.
+    pub fn finish_all(&self, finishes: Vec<Finish>) -> Vec<Result<Option<Status>, StoreError>> {
+        self.finish.call_all(finishes)
     }
 
     /// Reads back a finish that was not answered: whether it made the row what it is.

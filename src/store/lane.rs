@@ -30,7 +30,7 @@ pub trait Operation: Send + Sync + 'static {
     type Output: Send + 'static;
     /// The lane's name, for its threads and the log.
     const NAME: &'static str;
-    /// The most callers served by one statement.
+    /// The most inputs in one statement, but for the rest of the last caller's.
     const BATCH: usize = BATCH_ROWS;
 
     /// Does all of `inputs` in one statement that commits by itself; one output per input, in their order.
@@ -39,9 +39,12 @@ pub trait Operation: Send + Sync + 'static {
 
 /// The callers' end of a lane. Dropping it ends the threads once the channel is empty.
 pub struct Lane<O: Operation> {
-    jobs: Sender<(O::Input, Caller<O::Output>)>,
+    jobs: Sender<Order<O>>,
     crew: Arc<Crew<O>>,
 }
+
+/// What one caller wants, all of it in one message: the thread that takes it has all of it for its statement.
+type Order<O> = Vec<(<O as Operation>::Input, Caller<<O as Operation>::Output>)>;
 
 /// Where a caller's wish stands.
 const WAITING: u8 = 0;
@@ -50,7 +53,9 @@ const LEFT: u8 = 2;
 
 struct Caller<T> {
     state: Arc<AtomicU8>,
-    reply: Sender<Result<T, StoreError>>,
+    /// Which of its caller's wishes it is.
+    place: usize,
+    reply: Sender<(usize, Result<T, StoreError>)>,
 }
 
 impl<T> Caller<T> {
@@ -66,7 +71,7 @@ impl<T> Caller<T> {
 
     fn answer(&self, result: Result<T, StoreError>) {
         // A caller that has left needs no answer: it was told that the outcome is unknown.
-        let _ = self.reply.send(result);
+        let _ = self.reply.send((self.place, result));
     }
 }
 
@@ -74,7 +79,7 @@ impl<T> Caller<T> {
 struct Crew<O: Operation> {
     operation: O,
     pool: Pool,
-    jobs: Receiver<(O::Input, Caller<O::Output>)>,
+    jobs: Receiver<Order<O>>,
     /// How long a caller waits for its reply.
     patience: Duration,
     threads: Mutex<Vec<Arc<Member>>>,
@@ -116,20 +121,42 @@ impl<O: Operation> Lane<O> {
 
     /// The same for a caller with less patience than the lane's.
     pub fn call_within(&self, patience: Duration, input: O::Input) -> Result<O::Output, StoreError> {
-        let state = Arc::new(AtomicU8::new(WAITING));
-        let (reply, answer) = bounded(1);
+        self.call_all_within(patience, vec![input]).pop().expect("one result for one input")
+    }
+
+    /// Has all of `inputs` done, each on its own account, and waits for their results, in their order.
+    pub fn call_all(&self, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
+        self.call_all_within(self.crew.patience, inputs)
+    }
+
+    fn call_all_within(&self, patience: Duration, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
+        let deadline = Instant::now() + patience;
+        let (reply, answers) = bounded(inputs.len());
+        let states: Vec<Arc<AtomicU8>> = inputs.iter().map(|_| Arc::new(AtomicU8::new(WAITING))).collect();
+        let caller = |place: usize| Caller { state: states[place].clone(), place, reply: reply.clone() };
+        let order = inputs.into_iter().enumerate().map(|(place, input)| (input, caller(place))).collect();
+        drop(reply);
         // Cannot fail: the crew holds the other end for as long as the lane lives.
-        let _ = self.jobs.send((input, Caller { state: state.clone(), reply }));
-        if let Ok(result) = answer.recv_timeout(patience) {
-            return result;
+        let _ = self.jobs.send(order);
+        let mut results: Vec<Option<Result<O::Output, StoreError>>> = states.iter().map(|_| None).collect();
+        // It ends with the last answer, with the deadline, or when a panic has taken the last of the callers away.
+        while let Ok((place, result)) = answers.recv_deadline(deadline) {
+            results[place] = Some(result);
         }
-        let was = state.swap(LEFT, Ordering::AcqRel);
-        if let Ok(result) = answer.try_recv() {
-            return result;
+        if results.iter().all(Option::is_some) {
+            return results.into_iter().flatten().collect();
+        }
+        let were: Vec<u8> = states.iter().map(|state| state.swap(LEFT, Ordering::AcqRel)).collect();
+        for (place, result) in answers.try_iter() {
+            results[place] = Some(result);
         }
         self.crew.replace_the_stuck();
         let waited = format!("{} waited {} ms", O::NAME, patience.as_millis());
-        Err(if was == BEGUN { StoreError::Unknown(waited) } else { StoreError::NotDone(waited) })
+        let given_up = |was: u8| match was {
+            BEGUN => StoreError::Unknown(waited.clone()),
+            _ => StoreError::NotDone(waited.clone()),
+        };
+        results.into_iter().zip(were).map(|(result, was)| result.unwrap_or_else(|| Err(given_up(was)))).collect()
     }
 }
 
@@ -174,9 +201,13 @@ impl<O: Operation> Crew<O> {
     }
 
     fn work(&self, me: &Member) {
-        while let Ok(first) = self.jobs.recv() {
-            let batch = std::iter::once(first).chain(self.jobs.try_iter().take(O::BATCH - 1));
-            let (inputs, callers): (Vec<_>, Vec<_>) = batch.filter(|(_, caller)| caller.begin()).unzip();
+        while let Ok(mut batch) = self.jobs.recv() {
+            while batch.len() < O::BATCH {
+                let Ok(more) = self.jobs.try_recv() else { break };
+                batch.extend(more);
+            }
+            let wanted = batch.into_iter().filter(|(_, caller)| caller.begin());
+            let (inputs, callers): (Vec<_>, Vec<_>) = wanted.unzip();
             if inputs.is_empty() {
                 continue;
             }

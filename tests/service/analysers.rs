@@ -43,6 +43,34 @@ fn a_running_task_is_cancelled_only_when_its_analyser_has_stopped() {
     }
 }
 
+#[test]
+fn a_long_analysis_holds_nothing_up_and_no_more_tasks_run_than_there_are_workers() {
+    let (tasks, workers) = (10, 3);
+    let database = Database::with_schema();
+    database.run(&format!(
+        "INSERT INTO go_tasks (id, text, status) SELECT 'task[' || n || ']', 'Go one', 'QUEUED' FROM generate_series(1, {tasks}) n"
+    ));
+    let (held, holder) = Held::pair();
+    let inside = Inside::on(&database, held, workers);
+    let count = |status: &str| {
+        database
+            .rows(&format!("SELECT count(*) FROM go_tasks WHERE status = '{status}'"))
+            .parse::<usize>()
+            .expect("a number")
+    };
+    // Whichever is let go, the others are still at it when its row says so, and when the next one begins.
+    (0..workers).for_each(|_| drop(holder.begun.recv().expect("it begins")));
+    for ended in 0..tasks {
+        assert_eq!(count("RUNNING"), workers.min(tasks - ended));
+        holder.results.send(TWO_WORDS).expect("an analyser waits");
+        until("one has ended", || (count("SUCCEEDED") == ended + 1).then_some(()));
+        if ended + workers < tasks {
+            holder.begun.recv().expect("the next one begins");
+        }
+    }
+    drop(inside);
+}
+
 /// Does what its text says.
 struct Odd;
 
