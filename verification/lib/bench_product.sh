@@ -97,13 +97,23 @@ product_drain() {
   end_service
 }
 
+# between COLUMN COLUMN: the median milliseconds from one time of a task to another, of those with numbers from $first on.
+between() {
+  sql "SELECT round((1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM $2 - $1)))::numeric, 3)
+         FROM go_tasks WHERE go_task_number(id) >= $first"
+}
+
 # T3: POSTs that wait for the end of their task, at fixed times.
 product_waits() {
+  local first
   prepare_table
   serve waits --queue "$roomy_queue"
   # The first of all connections and statements is made before.
   run_load wait --clients 4 --tasks 50 --rate "$rate" "$(listen_address)"
+  first=$(next_number)
   run_load wait --clients "$clients" --tasks "$((rate * waits))" --rate "$rate" "$(listen_address)"
+  record T3.to_claim "$(between created_at started_at)" ms
+  record T3.to_end "$(between started_at finished_at)" ms
   record T3.p50 "$(load_ms p50_us)" ms
   record T3.p99 "$(load_ms p99_us)" ms
   record T3.unfinished "$(load_value unfinished)" ''

@@ -88,6 +88,8 @@ print_table() {
   judge T1 '  answered POSTs alone' T1.posts '>=' -
   judge T2 'drain of QUEUED rows' T2.rate '>=' 0.6 "$best_batches" L2
   judge T3 '50/s with Prefer: wait, p50' T3.p50 '<=' 1.5 cycle.c1 'a lone cycle'
+  judge T3 '  of it from INSERT to claim' T3.to_claim '<=' -
+  judge T3 '  of it from claim to end' T3.to_end '<=' -
   judge T3 '  p99' T3.p99 '<=' 4 T3.p50 'p50'
   judge T3 '  p50 beside lone cycles at 50/s' T3.p50 '<=' - cycle.c1.at50
   judge T4 'GET of random ids, 64 clients' T4.get '>=' 0.5 select.c32
