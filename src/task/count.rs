@@ -18,6 +18,14 @@ pub struct Counts {
     pub runes: u64,
 }
 
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.words += other.words;
+        self.bytes += other.bytes;
+        self.runes += other.runes;
+    }
+}
+
 /// The place at which an input stops being UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidUtf8 {
