@@ -84,6 +84,42 @@ fn characters_may_straddle_reads() {
 }
 
 #[test]
+fn a_file_large_enough_for_two_threads_counts_like_the_same_stream() {
+    let here = Directory::new("threads");
+    let text = "Go one\u{3000}é字🦀\u{A0}x\n".repeat(400_000);
+    here.file("large", &text);
+    let counts = "1600000 8800000 5200000";
+    assert_output(&here.count(&["large"]), 0, &format!("{counts} large\n"), "");
+    // By one thread: with a limit, and from a pipe.
+    assert_output(&here.count(&["--max-words", "1600000", "large"]), 0, &format!("{counts} large\n"), "");
+    assert_output(&with_input(command(&[]), text.as_bytes()), 0, &format!("{counts}\n"), "");
+    let fault = here.file("bad", [text.as_bytes(), b"\xFF"].concat()).count(&["bad"]);
+    let stderr = "taskstats: bad: invalid UTF-8 at byte 8800000: not counted, convert it to UTF-8 first (see iconv)\n";
+    assert_output(&fault, 1, "", stderr);
+}
+
+#[test]
+fn lines_of_many_small_files_come_in_order_before_what_follows_them() {
+    let here = Directory::new("many");
+    let names: Vec<String> = (0..500).map(|number| format!("file-{number:03}")).collect();
+    for name in &names {
+        here.file(name, "Go one");
+    }
+    let mut args: Vec<&str> = names.iter().map(String::as_str).collect();
+    args.insert(250, "missing");
+    // Both into one file, so that the order of lines and complaints shows.
+    let both = fs::File::create(here.0.join("both")).expect("a file");
+    let mut command = command(&args);
+    command.current_dir(&here.0).stdin(Stdio::null()).stderr(both.try_clone().expect("a second handle")).stdout(both);
+    assert_eq!(command.status().expect("the binary runs").code(), Some(1));
+    let mut expected: Vec<String> = names.iter().map(|name| format!("      2       6       6 {name}")).collect();
+    expected.insert(250, "taskstats: missing: cannot be opened: No such file or directory (os error 2)".into());
+    expected.push("   1000    3000    3000 total".into());
+    let text = fs::read_to_string(here.0.join("both")).expect("a file");
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn json_has_an_object_per_line() {
     let here = Directory::new("json");
     here.file("a", "Go one").file("quote\"", "é");

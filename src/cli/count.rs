@@ -1,8 +1,10 @@
-//! `taskstats count`: the service's counting, for files and pipes, as wc does it. Streams in constant memory; must never
+//! `taskstats count`: the service's counting, for files and pipes, as wc does it. In constant memory, whatever it reads; must never
 //! count part of a text: a file that cannot be read to its end, is not UTF-8 or is over the limit gets no line.
 
+mod parts;
+
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, StdoutLock, Write};
 
 use lexopt::Arg::{Long, Short, Value};
@@ -11,7 +13,7 @@ use serde_json::json;
 use super::exit::{FAILED, Failure};
 use super::flags;
 use crate::log;
-use crate::task::{Counter, Counts};
+use crate::task::{Counter, Counts, InvalidUtf8};
 
 const HELP: &str = "\
 Counts words, bytes and runes of UTF-8 text.
@@ -30,6 +32,8 @@ Exit code: 0 all files counted, 1 some not (stderr says why), 2 wrong usage.
 
 /// Bytes per read: large enough that the system call costs little beside the counting.
 const BUFFER: usize = 256 * 1024;
+/// Bytes of lines that are written at once, about: no more than a pipe takes whole, beside the lines of other processes.
+const LINES: usize = 3 * 1024;
 /// Narrowest column of the plain output, as in traditional wc; larger files make it wider.
 const COLUMN: usize = 7;
 /// How arguments and JSON spell stdin.
@@ -105,51 +109,84 @@ fn switch(text: &OsStr, source: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Counts every file in turn and prints its line at once. Err: stdout failed; a file's failure only clears
-/// `all_counted`.
+/// Counts every input in turn and gives each its line. Err: stdout failed; an input's failure only clears `all_counted`.
 fn count_all(options: &Options, out: &mut StdoutLock, all_counted: &mut bool) -> io::Result<()> {
-    let mut report = Report { out, json: options.json, column: column(&options.files) };
-    // Only JSON has a name for the stdin that nobody named: its objects all have the same keys.
-    let named = options.json || !options.files.is_empty();
     let unnamed_stdin = [OsString::from(STDIN)];
     let files = if options.files.is_empty() { &unnamed_stdin } else { &options.files[..] };
+    let inputs: Vec<Input> = files.iter().map(|file| Input::new(file)).collect();
+    let mut report = Report { out, json: options.json, column: column(&inputs), unwritten: Vec::new() };
+    // Only JSON has a name for the stdin that nobody named: its objects all have the same keys.
+    let named = options.json || !options.files.is_empty();
+    let mut buffer = vec![0; BUFFER];
     let mut total = Counts::default();
-    for file in files {
-        match count_file(file, options.max_words) {
+    for input in &inputs {
+        if !input.is_small() {
+            report.write_out()?;
+        }
+        match input.count(options.max_words, &mut buffer) {
             Ok(counts) => {
-                total.words += counts.words;
-                total.bytes += counts.bytes;
-                total.runes += counts.runes;
-                let name = if named { file } else { OsStr::new("") };
-                report.line(name, counts)?;
+                total += counts;
+                report.line(if named { input.name } else { OsStr::new("") }, counts)?;
             }
             Err(problem) => {
-                let name = if file == STDIN { "stdin".into() } else { file.to_string_lossy() };
+                report.write_out()?;
+                let name = if input.name == STDIN { "stdin".into() } else { input.name.to_string_lossy() };
                 log::line(format_args!("{name}: {problem}"));
                 *all_counted = false;
             }
         }
     }
-    if files.len() > 1 { report.line(OsStr::new("total"), total) } else { Ok(()) }
-}
-
-/// Counts one file or stdin. Err: why it is not counted, and what to do.
-fn count_file(file: &OsStr, max_words: Option<u64>) -> Result<Counts, String> {
-    if file == STDIN {
-        return count_stream(io::stdin().lock(), max_words);
+    if inputs.len() > 1 {
+        report.line(OsStr::new("total"), total)?;
     }
-    let opened = File::open(file).map_err(|error| format!("cannot be opened: {error}"))?;
-    count_stream(opened, max_words)
+    report.write_out()
 }
 
-fn count_stream(mut input: impl Read, max_words: Option<u64>) -> Result<Counts, String> {
-    let invalid = |fault| format!("{fault}: not counted, convert it to UTF-8 first (see iconv)");
+/// A file or stdin.
+struct Input<'a> {
+    name: &'a OsStr,
+    /// Of a regular file; pipes and others have none. Only looked at beforehand: a file that grows makes a ragged line or
+    /// a late one, not a wrong one.
+    size: Option<u64>,
+}
+
+impl Input<'_> {
+    fn new(name: &OsStr) -> Input<'_> {
+        let metadata = if name == STDIN { None } else { std::fs::metadata(name).ok() };
+        Input { name, size: metadata.filter(Metadata::is_file).map(|metadata| metadata.len()) }
+    }
+
+    /// Whether counting it takes no time that anybody waits for. A size of 0 promises nothing: the kernel gives it to its
+    /// own files, some of which never end.
+    fn is_small(&self) -> bool {
+        self.size.is_some_and(|size| (1..=BUFFER as u64).contains(&size))
+    }
+
+    /// Err: why it is not counted, and what to do. `buffer` is only lent: one for all small files.
+    fn count(&self, max_words: Option<u64>, buffer: &mut [u8]) -> Result<Counts, String> {
+        if self.name == STDIN {
+            return count_stream(io::stdin().lock(), 0, max_words, buffer);
+        }
+        let file = File::open(self.name).map_err(|error| format!("cannot be opened: {error}"))?;
+        match self.size {
+            // With a limit the count may end long before the file does.
+            Some(size) if size >= parts::WORTHWHILE && max_words.is_none() => parts::count(&file, size),
+            _ => count_stream(file, 0, max_words, buffer),
+        }
+    }
+}
+
+/// Counts what `input` has; it begins at byte `begin` of what it is a part of.
+fn count_stream(mut input: impl Read, begin: u64, max_words: Option<u64>, buffer: &mut [u8]) -> Result<Counts, String> {
+    let not_text = |InvalidUtf8 { offset }| {
+        let fault = InvalidUtf8 { offset: begin + offset };
+        format!("{fault}: not counted, convert it to UTF-8 first (see iconv)")
+    };
     let mut counter = Counter::new();
-    let mut buffer = vec![0; BUFFER];
     loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return counter.finish().map_err(invalid),
-            Ok(length) => counter.push(&buffer[..length]).map_err(invalid)?,
+        match input.read(buffer) {
+            Ok(0) => return counter.finish().map_err(not_text),
+            Ok(length) => counter.push(&buffer[..length]).map_err(not_text)?,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(format!("cannot be read: {error}")),
         }
@@ -160,37 +197,44 @@ fn count_stream(mut input: impl Read, max_words: Option<u64>) -> Result<Counts, 
     }
 }
 
-/// The width of a column that fits the total of all regular files. Only looks: a file that grows or cannot be seen
-/// makes a ragged line, not a wrong one.
-fn column(files: &[OsString]) -> usize {
-    let sizes = files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|metadata| metadata.len());
-    let total = sizes.fold(0, u64::saturating_add);
+/// The width of a column that fits the total of all regular files.
+fn column(inputs: &[Input]) -> usize {
+    let total = inputs.iter().filter_map(|input| input.size).fold(0, u64::saturating_add);
     total.to_string().len().max(COLUMN)
 }
 
-/// Writes the lines.
+/// Writes the lines. Those of small files wait for each other, as a system call takes longer than a line is worth.
 struct Report<'a, 'out> {
     out: &'a mut StdoutLock<'out>,
     json: bool,
     column: usize,
+    /// Whole lines.
+    unwritten: Vec<u8>,
 }
 
 impl Report<'_, '_> {
     /// One line, with the name as it was given; an empty name is left out of the plain output.
     fn line(&mut self, name: &OsStr, Counts { words, bytes, runes }: Counts) -> io::Result<()> {
+        let line = &mut self.unwritten;
         if self.json {
             // JSON is Unicode: bytes of a name that are not show as U+FFFD.
             let file = name.to_string_lossy();
-            writeln!(self.out, "{}", json!({"file": file, "words": words, "bytes": bytes, "runes": runes}))?;
+            writeln!(line, "{}", json!({"file": file, "words": words, "bytes": bytes, "runes": runes}))?;
         } else {
             let column = self.column;
-            write!(self.out, "{words:>column$} {bytes:>column$} {runes:>column$}")?;
+            write!(line, "{words:>column$} {bytes:>column$} {runes:>column$}")?;
             if !name.is_empty() {
-                self.out.write_all(b" ")?;
-                self.out.write_all(name.as_encoded_bytes())?;
+                line.push(b' ');
+                line.extend(name.as_encoded_bytes());
             }
-            self.out.write_all(b"\n")?;
+            line.push(b'\n');
         }
+        if self.unwritten.len() < LINES { Ok(()) } else { self.write_out() }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.unwritten)?;
+        self.unwritten.clear();
         self.out.flush()
     }
 }

@@ -5,7 +5,7 @@ mod block;
 #[cfg(test)]
 mod tests;
 
-use block::{BLOCK, Window};
+use block::{BLOCK, Marks};
 
 /// The words, bytes and runes of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,6 +16,14 @@ pub struct Counts {
     pub bytes: u64,
     /// Unicode scalar values.
     pub runes: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.words += other.words;
+        self.bytes += other.bytes;
+        self.runes += other.runes;
+    }
 }
 
 /// The place at which an input stops being UTF-8.
@@ -61,16 +69,9 @@ impl Counter {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let mut window = Window::new();
-        let mut rest = self.complete_split(piece, &mut window)?;
-        while !rest.is_empty() {
-            let whole = whole_characters(&rest[..rest.len().min(BLOCK)]);
-            if whole == 0 {
-                break;
-            }
-            self.take(&rest[..whole], &mut window)?;
-            rest = &rest[whole..];
-        }
+        let rest = self.complete_split(piece)?;
+        let (whole, rest) = rest.split_at(whole_characters(rest));
+        self.take(whole)?;
         self.split[self.split_len..][..rest.len()].copy_from_slice(rest);
         self.split_len += rest.len();
         Ok(())
@@ -94,7 +95,7 @@ impl Counter {
     }
 
     /// Completes the split character, if there is one, from the head of `piece`; returns the rest of it.
-    fn complete_split<'p>(&mut self, piece: &'p [u8], window: &mut Window) -> Result<&'p [u8], InvalidUtf8> {
+    fn complete_split<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], InvalidUtf8> {
         if self.split_len == 0 {
             return Ok(piece);
         }
@@ -104,21 +105,27 @@ impl Counter {
         self.split_len += head.len();
         if head.len() == missing {
             let (split, len) = (self.split, std::mem::take(&mut self.split_len));
-            self.take(&split[..len], window)?;
+            self.take(&split[..len])?;
         }
         Ok(rest)
     }
 
-    /// Counts one block that ends with a whole character.
-    fn take(&mut self, block: &[u8], window: &mut Window) -> Result<(), InvalidUtf8> {
-        let tally = window.tally(block, self.in_word).map_err(|valid| {
+    /// Counts bytes that end with a whole character.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), InvalidUtf8> {
+        let mut rest = validate(bytes).map_err(|valid| {
             let fault = InvalidUtf8 { offset: self.counts.bytes + valid as u64 };
             *self.fault.insert(fault)
         })?;
-        self.counts.words += tally.words_ended;
-        self.counts.bytes += block.len() as u64;
-        self.counts.runes += tally.runes;
-        self.in_word = tally.in_word;
+        let mut marks = Marks::new();
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(block_length(rest));
+            let tally = marks.tally(block, self.in_word);
+            self.counts.words += tally.words_ended;
+            self.counts.runes += tally.runes;
+            self.in_word = tally.in_word;
+            rest = after;
+        }
+        self.counts.bytes += bytes.len() as u64;
         Ok(())
     }
 }
@@ -127,6 +134,17 @@ impl Counter {
 pub fn count(text: &str) -> Counts {
     let mut counter = Counter::new();
     counter.push(text.as_bytes()).and_then(|()| counter.finish()).expect("a str is UTF-8")
+}
+
+/// Err: how many bytes are valid. Only std knows the place, the fast judge says no more than yes or no.
+fn validate(bytes: &[u8]) -> Result<&str, usize> {
+    simdutf8::basic::from_utf8(bytes).or_else(|_| std::str::from_utf8(bytes).map_err(|error| error.valid_up_to()))
+}
+
+/// The length of the first block of a text: whole characters, at most [`BLOCK`] bytes of them.
+fn block_length(text: &str) -> usize {
+    let longest = text.len().min(BLOCK);
+    (0..=longest).rev().find(|&length| text.is_char_boundary(length)).unwrap_or(0)
 }
 
 /// How many bytes a lead byte announces; 1 for everything that leads no sequence.

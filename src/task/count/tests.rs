@@ -61,6 +61,16 @@ impl Random {
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
+    /// Cuts the input into pieces of random lengths, none of them empty.
+    fn pieces<'i>(&mut self, mut input: &'i [u8]) -> Vec<&'i [u8]> {
+        let mut pieces = Vec::new();
+        while !input.is_empty() {
+            let (piece, after) = input.split_at(1 + self.below(input.len()));
+            pieces.push(piece);
+            input = after;
+        }
+        pieces
+    }
 }
 
 #[test]
@@ -131,7 +141,7 @@ fn every_split_of_a_mixed_text() {
 }
 
 #[test]
-fn every_length_around_rows_and_blocks() {
+fn every_length_around_vectors_and_blocks() {
     let text = "ab\u{3000}é 字\u{A0}🦀".repeat(2 * BLOCK / 16);
     let ascii = "ab c\t".repeat(2 * BLOCK / 5);
     for length in (0..100).chain(BLOCK - 40..BLOCK + 40) {
@@ -247,13 +257,35 @@ fn random_inputs_in_random_pieces() {
             let place = random.below(input.len());
             input[place] = random.next() as u8;
         }
-        let mut pieces = Vec::new();
-        let mut rest = &input[..];
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(1 + random.below(rest.len()));
-            pieces.push(piece);
-            rest = after;
-        }
+        let pieces = random.pieces(&input);
         assert_eq!(by_pieces(pieces), expected(&input), "round {round}");
+    }
+}
+
+/// Sentences of many scripts, with the white space that people type between them, as long and in such pieces as chance
+/// has it, beside how std splits the whole.
+#[test]
+fn mixed_scripts_in_random_pieces_count_as_std_splits_them() {
+    let sentences = [
+        "The quick brown fox — “jumps” over the lazy dog…",
+        "Il dit\u{202F}: «\u{A0}Où est l’œuvre\u{202F}?\u{A0}»",
+        "Съешь же ещё этих мягких французских булок",
+        "صِف خَلقَ خَودِ\tكَمِثلِ",
+        "天地玄黃，宇宙洪荒。\u{3000}日月盈昃、辰宿列張",
+        "いろはにほへと\u{2003}ちりぬるを",
+        "키스의 고유조건은 ᚠᚢᚦ\u{1680}ᚨᚱ",
+        "ऋषियों को सताने वाले 🦊\u{200D}🐕\u{2028}",
+    ];
+    let mut random = Random(15);
+    for round in 0..200 {
+        let lines = random.below(4 * BLOCK / 64);
+        let ends = ["\n", "\r\n", "", " ", "\u{85}", "\u{2029}", "\u{3000}"];
+        let text: String = (0..lines).flat_map(|_| [random.of(&sentences), random.of(&ends)]).collect();
+        let expected = Counts {
+            words: text.split(char::is_whitespace).filter(|word| !word.is_empty()).count() as u64,
+            bytes: text.len() as u64,
+            runes: text.chars().count() as u64,
+        };
+        assert_eq!(by_pieces(random.pieces(text.as_bytes())), Ok(expected), "round {round}");
     }
 }
