@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use tiny_http::HTTPVersion;
+
 use super::door::Door;
 use super::guest::Entry;
 use super::head::{self, Head};
 use super::quota::Share;
-use super::reply::{Refusal, set_connection};
+use super::reply::{Refusal, Reply, set_connection};
 use super::upstream::is_tick;
 use crate::limits::{BODY_STEP, HEAD_BYTES, LINGER_BYTES, LINGER_TIME, TICK};
 
@@ -83,6 +85,9 @@ impl Client {
         self.wait_for_request()?;
         let mut head = self.read_head()?;
         self.head_only = head.head_only;
+        if let Some(reply) = self.wire.door.guard.refusal(&head) {
+            return self.turn_away(head, reply);
+        }
         let (request, share) = self.read_body(&mut head)?;
         let (wire, guest) = (&self.wire, self.entry.guest());
         guest.set_body(Some(share));
@@ -174,6 +179,19 @@ impl Client {
             }
             read += self.wire.receive(&mut request[start + read..])?;
         }
+    }
+
+    /// Answers without looking at the body, and without a handler. The connection goes on if nothing of it is still to come.
+    fn turn_away(&mut self, mut head: Head, reply: Reply) -> Result<(), End> {
+        let used = head.size + head.body;
+        if used <= self.filled {
+            self.inbox.copy_within(used..self.filled, 0);
+            self.filled -= used;
+        } else {
+            head.keep_alive = false;
+        }
+        reply.print(HTTPVersion(1, 0), head.head_only, &mut self.answer);
+        self.send_answer(&head)
     }
 
     fn send_answer(&mut self, head: &Head) -> Result<(), End> {

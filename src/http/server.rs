@@ -14,6 +14,7 @@ pub use super::caps::DoorLimits;
 use super::crew::Crew;
 use super::door::{Door, Gate};
 use super::exchange::Exchange;
+use super::guard::Guard;
 use super::guest::Guests;
 use super::private_dir::PrivateDir;
 use super::quota::Quota;
@@ -37,11 +38,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts serving the listener. `name` begins the names of the threads.
+    /// Starts serving the listener to those whom the guard lets ask. `name` begins the names of the threads.
     pub fn start(
         name: &'static str,
         listener: TcpListener,
         limits: DoorLimits,
+        guard: Guard,
         handler: Handler,
     ) -> io::Result<Server> {
         let address = listener.local_addr()?;
@@ -60,6 +62,7 @@ impl Server {
             // One body of the largest size fits, whatever was configured.
             bodies: Quota::new(limits.bodies.max(limits.body)),
             limits,
+            guard,
             closing: AtomicBool::new(false),
             cut,
         });
