@@ -92,9 +92,10 @@ impl Server {
     fn end(&mut self, patience: Duration) -> usize {
         self.stop_accepting();
         self.door.closing.store(true, Relaxed);
+        self.door.guests.wake_idle();
         let cut_off = self.door.seats.wait_until_free(Instant::now() + patience);
-        self.door.cut.store(true, Relaxed);
-        // Everybody looks up at the next tick; a handler that does not return is left behind.
+        self.door.pool.cut_off();
+        // Who waits for an answer is woken, the others look up at the next tick; a handler that does not return is left behind.
         let deadline = Instant::now() + 4 * TICK;
         self.door.seats.wait_until_free(deadline);
         self.door.pool.trim(Duration::ZERO);
