@@ -1,9 +1,9 @@
 //! The HTTP edge: the front door that owns the clients' sockets, tiny_http behind it, and the routes.
 //!
-//! Outside in: [`door`] accepts, [`porter`] serves one client with [`head`]'s strict parsing, [`upstream`] carries whole
-//! requests to tiny_http, [`crew`] has the handler threads; [`server`] puts these together. Then [`guard`] decides who may
-//! ask, with or without a [`token`], and [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers later, when
-//! a task has ended. Nothing here decides what may happen to a task.
+//! Outside in: [`door`] accepts, [`client`] serves one client with [`head`]'s strict parsing, [`guard`] decides by the head
+//! who may ask, with or without a [`token`], [`upstream`] carries whole requests to tiny_http, [`crew`] has the handler
+//! threads; [`server`] puts these together. Then [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers
+//! later, when a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod batch;

@@ -47,6 +47,11 @@ pub const WAIT_TICK: Duration = Duration::from_millis(250);
 pub const WAIT_POLL: Duration = Duration::from_secs(1);
 /// How often blocked socket calls look at their deadline and at a shutdown.
 pub const TICK: Duration = Duration::from_millis(250);
+/// The tick of a client whose answer is long in coming doubles up to this, within which it is noticed that it has left: a
+/// thousand that wait would otherwise look up four thousand times a second. Deadlines are kept, a shutdown wakes them.
+pub const LONG_TICK: Duration = Duration::from_secs(2);
+/// Shortest tick: the kernel takes 0 for no timeout at all.
+pub const SHORT_TICK: Duration = Duration::from_millis(1);
 /// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Client connections of the admin listener: a few scrapers and browsers, and it must not eat the public one's share.

@@ -17,15 +17,11 @@ schemathesis_options=(--checks all --exclude-checks use_after_free --generation-
 
 failures=0
 nginx_pid=
-scratch=$(mktemp -d)
-# Whoever PostgreSQL and nginx's workers run as has to get through.
-chmod 711 "$scratch"
+use_scratch
 
 clean_up() {
   [[ -z $nginx_pid ]] || kill -QUIT "$nginx_pid" 2>/dev/null || true
-  [[ -z $service_pid ]] || stop_service || true
-  "$taskstats" db stop --data "$scratch/data" >/dev/null 2>&1 || true
-  rm -rf "$scratch"
+  clean_up_scratch
 }
 trap clean_up EXIT
 
@@ -76,8 +72,6 @@ check() {
   fi
 }
 
-sql() { psql --no-psqlrc --quiet --tuples-only --no-align "$("$taskstats" db url --data "$scratch/data")" --command "$1"; }
-
 # expect WANTED FOUND WHAT
 expect() {
   [[ $1 == "$2" ]] || fail "$3: expected $1, found $2"
@@ -104,9 +98,9 @@ with_curl() {
 
 with_requests() {
   local before
-  before=$(sql 'SELECT count(*) FROM go_tasks')
+  before=$(scratch_sql --command 'SELECT count(*) FROM go_tasks')
   "$scratch/venv/bin/python" "$here/clients/pool.py" "$service_url" 2000
-  expect 2000 $(($(sql 'SELECT count(*) FROM go_tasks') - before)) 'rows'
+  expect 2000 $(($(scratch_sql --command 'SELECT count(*) FROM go_tasks') - before)) 'rows'
   tail -n 1 "$scratch/said"
 }
 
@@ -180,10 +174,7 @@ schemathesis_admin() { schemathesis_on admin "$admin_url"; }
 schemathesis_token() { schemathesis_on public "$service_url" --header "Authorization: Bearer $token"; }
 
 # start FLAG...: room for all that schemathesis submits; a full queue is tried elsewhere.
-start() {
-  start_service "$scratch" --data "$scratch/data" --listen 127.0.0.1:0 --admin 127.0.0.1:0 --queue 100000 "$@" ||
-    fail "the service does not start: $(cat "$scratch/serve.err")"
-}
+start() { start_in_scratch --queue 100000 "$@"; }
 
 setup_clients
 cd "$repository"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How large and how quick to start the service is: size of the binary, memory when idle and after 10,000 tasks over HTTP, and
 # the time to `ready` with an empty table against one with 1,000,000 finished rows, in one run. It judges nothing.
+# shellcheck disable=SC2119 # what is measured is the service without any flags
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/setup.sh
@@ -12,23 +13,13 @@ rounds=7
 finished_rows=1000000
 tasks=10000
 
-scratch=$(mktemp -d)
-clean_up() {
-  [[ -z $service_pid ]] || stop_service || true
-  "$taskstats" db stop --data "$scratch/data" >/dev/null 2>&1 || true
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
-
-start() { start_service "$scratch" --data "$scratch/data" --listen 127.0.0.1:0 --admin 127.0.0.1:0; }
-sql() { psql --no-psqlrc --quiet --tuples-only --no-align "$("$taskstats" db url --data "$scratch/data")" --command "$1"; }
 rss_mib() { awk '/^VmRSS/ { printf "%.1f", $2 / 1024 }' "/proc/$service_pid/status"; }
 
 # Milliseconds from the start of the process to its ready line.
 time_to_ready() {
   local begin end
   begin=$(date +%s%N)
-  start
+  start_in_scratch
   end=$(date +%s%N)
   stop_service
   printf '%s\n' $(((end - begin) / 1000000))
@@ -43,29 +34,30 @@ submit_tasks() {
   local body='{"text":"the quick brown fox jumps over the lazy dog"}' urls
   mapfile -t urls < <(yes "$service_url/tasks" | head -n 100)
   # 503 while the queue is full is an answer, too: it is sent again.
-  until [[ $(sql 'SELECT count(*) FROM go_tasks') -ge $tasks ]]; do
+  until [[ $(scratch_sql --command 'SELECT count(*) FROM go_tasks') -ge $tasks ]]; do
     seq 16 | xargs -P 16 -I{} curl --silent --noproxy '*' --header 'Content-Type: application/json' \
       --data "$body" "${urls[@]}" >/dev/null
   done
 }
 
-no_task_is_open() { [[ $(sql "SELECT count(*) FROM go_tasks WHERE status IN ('QUEUED', 'RUNNING')") == 0 ]]; }
+no_task_is_open() { [[ $(scratch_sql --command "SELECT count(*) FROM go_tasks WHERE status IN ('QUEUED', 'RUNNING')") == 0 ]]; }
 
+use_scratch
 setup_for_running
 cd "$repository"
 quietly cargo build --release --locked
 say "binary                                   $(($(stat --format %s "$taskstats") / 1024)) KiB"
 
-start
+start_in_scratch
 say "resident when idle                       $(rss_mib) MiB"
 submit_tasks
 wait_until 120 no_task_is_open || fail 'the tasks did not end'
-say "resident after $(sql 'SELECT count(*) FROM go_tasks') tasks              $(rss_mib) MiB"
+say "resident after $(scratch_sql --command 'SELECT count(*) FROM go_tasks') tasks              $(rss_mib) MiB"
 stop_service
 
-sql 'TRUNCATE go_tasks'
+scratch_sql --command 'TRUNCATE go_tasks'
 empty=$(median_of_starts)
-sql "INSERT INTO go_tasks (id, text, status, words, bytes, runes, finished_at)
+scratch_sql --command "INSERT INTO go_tasks (id, text, status, words, bytes, runes, finished_at)
      SELECT 'task[' || n || ']', 'Go one', 'SUCCEEDED', 2, 6, 6, clock_timestamp() FROM generate_series(1, $finished_rows) n"
 full=$(median_of_starts)
 say "to ready, empty table (median of $rounds)      $empty ms"

@@ -22,17 +22,7 @@ while (($#)); do
   shift 2
 done
 
-scratch=$(mktemp -d)
-chmod 711 "$scratch" # PostgreSQL, if started by root, is somebody else and has to get through
-clean_up() {
-  [[ -z $service_pid ]] || stop_service || true
-  "$taskstats" db stop --data "$scratch/data" >/dev/null 2>&1 || true
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
-
-sql() { psql --no-psqlrc --quiet --tuples-only --no-align "$("$taskstats" db url --data "$scratch/data")" "$@"; }
-no_task_is_open() { [[ $(sql --command "SELECT count(*) FROM go_tasks WHERE status IN ('QUEUED', 'RUNNING')") == 0 ]]; }
+no_task_is_open() { [[ $(scratch_sql --command "SELECT count(*) FROM go_tasks WHERE status IN ('QUEUED', 'RUNNING')") == 0 ]]; }
 
 # expect WANTED FOUND WHAT
 expect() {
@@ -44,22 +34,22 @@ expect() {
   fi
 }
 
+use_scratch
 setup_for_running
 cd "$repository"
 quietly cargo build --release --locked --bin taskstats --example hostile
-start_service "$scratch" --data "$scratch/data" --listen 127.0.0.1:0 --admin 127.0.0.1:0 --queue 100000 ||
-  fail "the service does not start: $(cat "$scratch/serve.err")"
+start_in_scratch --queue 100000
 pid=$service_pid
 sound=yes
 "${taskstats%/*}/examples/hostile" "${service_url#http://}" "${admin_url#http://}" "$pid" "$scratch/ledger" "$seed" \
   $((minutes * 60)) || sound=
 
 wait_until 120 no_task_is_open || fail 'tasks stay open'
-sql --command 'CREATE TABLE ledger (id text, words bigint, bytes bigint, runes bigint)' --command "\\copy ledger FROM '$scratch/ledger'"
-expect "$(wc -l <"$scratch/ledger")" "$(sql --command "SELECT count(DISTINCT id) FROM ledger JOIN go_tasks USING (id)
+scratch_sql --command 'CREATE TABLE ledger (id text, words bigint, bytes bigint, runes bigint)' --command "\\copy ledger FROM '$scratch/ledger'"
+expect "$(wc -l <"$scratch/ledger")" "$(scratch_sql --command "SELECT count(DISTINCT id) FROM ledger JOIN go_tasks USING (id)
   WHERE status = 'SUCCEEDED' AND (go_tasks.words, go_tasks.bytes, go_tasks.runes) = (ledger.words, ledger.bytes, ledger.runes)")" \
   'each of them is a row of its own, and counted right'
-expect 0 "$(sql --command "SELECT count(*) FROM go_tasks WHERE text = 'smuggled'")" 'nothing that was smuggled was executed'
+expect 0 "$(scratch_sql --command "SELECT count(*) FROM go_tasks WHERE text = 'smuggled'")" 'nothing that was smuggled was executed'
 stop_service && code=0 || code=$?
 expect 0 "$code" 'the service is the same process, and ends with exit code 0'
 say "       $(wc -l <"$scratch/serve.err") lines of log; $(grep -c panicked "$scratch/serve.err" || true) panics"

@@ -17,17 +17,7 @@ waiters=${1:-1000}
 # Four for each of 1,024 clients and of the admin listener's 32, and the service's reserve.
 files_needed=$(((1024 + 32) * 4 + 256))
 
-scratch=$(mktemp -d)
-chmod 711 "$scratch" # PostgreSQL, if started by root, is somebody else and has to get through
-clean_up() {
-  [[ -z $service_pid ]] || stop_service || true
-  "$taskstats" db stop --data "$scratch/data" >/dev/null 2>&1 || true
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
-
-sql() { psql --no-psqlrc --quiet --tuples-only --no-align "$("$taskstats" db url --data "$scratch/data")" --command "$1"; }
-
+use_scratch
 setup_for_running
 cd "$repository"
 quietly cargo build --release --locked --bins --example waiters
@@ -36,11 +26,10 @@ if (($(ulimit -Sn) < files_needed)); then
     fail "the service needs $files_needed open files for its 1,024 clients and may have $(ulimit -Hn): raise the hard limit."
 fi
 # A queue that the eight others never fill: what is refused would be answered faster than what is done.
-start_service "$scratch" --data "$scratch/data" --listen 127.0.0.1:0 --admin 127.0.0.1:0 --queue 100000 ||
-  fail "the service did not start: $(tail -n 3 "$scratch/serve.err")"
+start_in_scratch --queue 100000
 printf 'Go one' >"$scratch/text"
 submit "$scratch/text" "$scratch/answer" >/dev/null
 await_terminal 'task[0]' "$scratch/answer" || fail 'the first task did not end'
 # Rows of another program, RUNNING for ever.
-sql "INSERT INTO go_tasks (id, text, status) SELECT 'held-' || n, '', 'RUNNING' FROM generate_series(0, $waiters - 1) n"
+scratch_sql --command "INSERT INTO go_tasks (id, text, status) SELECT 'held-' || n, '', 'RUNNING' FROM generate_series(0, $waiters - 1) n"
 "$target/release/examples/waiters" "${service_url#http://}" "$service_pid" "$waiters"

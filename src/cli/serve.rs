@@ -106,12 +106,9 @@ fn start_servers(config: &ServeConfig, service: &Arc<Service>, waiters: &Arc<Wai
     let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
     let start = |name, flag: &str, address: SocketAddr, limits, guard: Guard, table: &'static [Route]| {
         let (service, waiters) = (service.clone(), waiters.clone());
-        let handler = move |exchange: Exchange| match guard.refusal(&exchange) {
-            Some(refusal) => exchange.reply(refusal),
-            None => routes::answer(table, &service, &waiters, exchange),
-        };
+        let handler = move |exchange: Exchange| routes::answer(table, &service, &waiters, exchange);
         TcpListener::bind(address)
-            .and_then(|listener| Server::start(name, listener, limits, Arc::new(handler)))
+            .and_then(|listener| Server::start(name, listener, limits, guard, Arc::new(handler)))
             .map_err(|error| Failure::failed(format!("{flag} {address}: cannot listen: {error}")))
     };
     let clients = config.token.clone().map_or(Guard::Anyone, Guard::Bearer);

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use tiny_http::HTTPVersion;
+
 use super::door::Door;
 use super::guest::Entry;
 use super::head::{self, Head};
 use super::quota::Share;
-use super::reply::{Refusal, set_connection};
+use super::reply::{Refusal, Reply, set_connection};
 use super::upstream::is_tick;
-use crate::limits::{BODY_STEP, HEAD_BYTES, LINGER_BYTES, LINGER_TIME, TICK};
+use crate::limits::{BODY_STEP, HEAD_BYTES, LINGER_BYTES, LINGER_TIME, SHORT_TICK, TICK};
 
 /// Room of an answer's buffer that is kept between requests, bytes.
 const KEPT_ANSWER: usize = 64 * 1024;
@@ -49,12 +51,19 @@ impl From<Refusal> for End {
     }
 }
 
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Silent
+    }
+}
+
 impl Client {
     /// A client that was given a seat.
     pub fn new(stream: TcpStream, peer: SocketAddr, door: Arc<Door>) -> io::Result<Client> {
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
         stream.set_nodelay(true)?;
+        let stream = Arc::new(stream);
         let entry = door.guests.enter();
         let peer = format!("{peer} {}", entry.number());
         let (inbox, answer) = (vec![0; HEAD_BYTES], Vec::new());
@@ -83,6 +92,9 @@ impl Client {
         self.wait_for_request()?;
         let mut head = self.read_head()?;
         self.head_only = head.head_only;
+        if let Some(reply) = self.wire.door.guard.refusal(&head) {
+            return self.turn_away(head, reply);
+        }
         let (request, share) = self.read_body(&mut head)?;
         let (wire, guest) = (&self.wire, self.entry.guest());
         guest.set_body(Some(share));
@@ -100,20 +112,30 @@ impl Client {
 
     /// Waits for the first byte, for as long as an idle client may.
     fn wait_for_request(&mut self) -> Result<(), End> {
+        if self.filled > 0 {
+            return Ok(());
+        }
         let began = Instant::now();
+        self.filled = self.wire.receive(&mut self.inbox)?;
+        if self.filled > 0 {
+            return Ok(());
+        }
+        // Not a moment between two requests, but idle: looks up less often, and the door wakes it when it closes.
+        self.entry.guest().set_idle(Some(&self.wire.stream));
         while self.filled == 0 {
-            self.filled = self.wire.receive(&mut self.inbox)?;
-            if self.filled > 0 {
-                break;
-            }
-            let Wire { door, .. } = &self.wire;
-            let crowded = door.seats.is_crowded();
-            let patience = if crowded { door.limits.idle_time_crowded } else { door.limits.idle_time };
-            if door.closing.load(Relaxed) || began.elapsed() >= patience {
+            let Wire { stream, door } = &self.wire;
+            let limits = &door.limits;
+            let patience = if door.seats.is_crowded() { limits.idle_time_crowded } else { limits.idle_time };
+            let left = patience.saturating_sub(began.elapsed());
+            if door.closing.load(Relaxed) || left.is_zero() {
                 return Err(End::Silent);
             }
+            // It may have to make room when it gets crowded.
+            stream.set_read_timeout(Some(limits.idle_time_crowded.min(left).max(SHORT_TICK)))?;
+            self.filled = self.wire.receive(&mut self.inbox)?;
         }
-        Ok(())
+        self.entry.guest().set_idle(None);
+        Ok(self.wire.stream.set_read_timeout(Some(TICK))?)
     }
 
     fn read_head(&mut self) -> Result<Head, End> {
@@ -176,6 +198,19 @@ impl Client {
         }
     }
 
+    /// Answers without looking at the body, and without a handler. The connection goes on if nothing of it is still to come.
+    fn turn_away(&mut self, mut head: Head, reply: Reply) -> Result<(), End> {
+        let used = head.size + head.body;
+        if used <= self.filled {
+            self.inbox.copy_within(used..self.filled, 0);
+            self.filled -= used;
+        } else {
+            head.keep_alive = false;
+        }
+        reply.print(HTTPVersion(1, 0), head.head_only, &mut self.answer);
+        self.send_answer(&head)
+    }
+
     fn send_answer(&mut self, head: &Head) -> Result<(), End> {
         let version = self.answer.get_mut(..8).filter(|version| *version == b"HTTP/1.0");
         let version = version.ok_or(Refusal { status: 502, detail: "the service's answer was not understood" })?;
@@ -195,7 +230,7 @@ impl Client {
 
 /// The client's socket, whose calls come back at least every tick.
 struct Wire {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     door: Arc<Door>,
 }
 
@@ -205,7 +240,7 @@ impl Wire {
         if self.door.cut.load(Relaxed) {
             return Err(End::Silent);
         }
-        match (&self.stream).read(into) {
+        match (&*self.stream).read(into) {
             Ok(0) => Err(End::Silent),
             Ok(n) => Ok(n),
             Err(e) if is_tick(&e) => Ok(0),
@@ -227,7 +262,7 @@ impl Wire {
     fn send(&self, mut bytes: &[u8]) -> Result<(), End> {
         let deadline = Instant::now() + self.door.limits.write_time;
         loop {
-            match (&self.stream).write(bytes) {
+            match (&*self.stream).write(bytes) {
                 Ok(n) => bytes = &bytes[n..],
                 Err(e) if is_tick(&e) => {}
                 Err(_) => return Err(End::Silent),

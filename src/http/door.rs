@@ -11,6 +11,7 @@ use socket2::SockRef;
 
 use super::caps::DoorLimits;
 use super::client::Client;
+use super::guard::Guard;
 use super::guest::Guests;
 use super::porter::Porter;
 use super::quota::Quota;
@@ -25,6 +26,8 @@ pub struct Door {
     pub name: &'static str,
     /// What a client may do.
     pub limits: DoorLimits,
+    /// Who may ask at all.
+    pub guard: Guard,
     /// The way to the crew.
     pub pool: Pool,
     /// The clients inside.

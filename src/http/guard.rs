@@ -1,9 +1,10 @@
-//! Who may ask at a listener at all, before any route is looked for. Must never look at a body, and never say how close a
-//! wrong token was.
+//! Who may ask at a listener at all: a rule for heads, that the door knows before it reads a body or calls a handler. Must
+//! never say how close a wrong token was.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::exchange::{Exchange, Reply};
+use super::exchange::Reply;
+use super::head::Head;
 use super::problem;
 use super::token::Token;
 
@@ -20,20 +21,20 @@ pub enum Guard {
 
 impl Guard {
     /// The reply to a request that this rule turns away.
-    pub fn refusal(&self, exchange: &Exchange) -> Option<Reply> {
+    pub fn refusal(&self, head: &Head) -> Option<Reply> {
         match self {
             Guard::Anyone => None,
-            Guard::Bearer(token) => match exchange.header("Authorization") {
+            Guard::Bearer(token) => match head.authorization() {
                 Some(shown) if token.is_shown_by(shown) => None,
                 Some(_) => Some(problem::unauthorized("this is not the bearer token of the service")),
                 None => Some(problem::unauthorized("send the service's bearer token in an Authorization field")),
             },
             // HTTP/1.0 may come without a Host field; no browser does.
-            Guard::Loopback if exchange.header("Host").is_some_and(|host| !is_loopback(host)) => {
+            Guard::Loopback if head.host().is_some_and(|host| !is_loopback(host)) => {
                 Some(problem::misdirected("the admin listener answers to localhost, 127.0.0.1 and [::1] only"))
             }
-            Guard::Loopback if !["GET", "HEAD"].contains(&exchange.method()) => {
-                Some(problem::method_not_allowed(exchange.method(), "GET, HEAD".into()))
+            Guard::Loopback if !["GET", "HEAD"].contains(&head.method()) => {
+                Some(problem::method_not_allowed(head.method(), "GET, HEAD".into()))
             }
             Guard::Loopback => None,
         }

@@ -2,8 +2,9 @@
 //! while its request is in hand; the handler, that the request's body is used up.
 
 use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::quota::Share;
 use crate::lock;
@@ -14,6 +15,8 @@ pub struct Guest {
     left: AtomicBool,
     /// Its part of the bytes in flight, while a request is in hand.
     body: Mutex<Option<Share>>,
+    /// Its socket, while its thread waits there for the next request; else nothing.
+    idle: Mutex<Weak<TcpStream>>,
 }
 
 /// The clients inside, each under a number that no other ever has.
@@ -42,6 +45,16 @@ impl Guests {
     pub fn find(&self, number: u64) -> Option<Arc<Guest>> {
         lock(&self.inside).get(&number).cloned()
     }
+
+    /// Wakes the threads of idle clients, which read the end of their connection.
+    pub fn wake_idle(&self) {
+        for guest in lock(&self.inside).values() {
+            if let Some(stream) = lock(&guest.idle).upgrade() {
+                // Fails when the client has gone, which wakes its thread as well.
+                let _ = stream.shutdown(Shutdown::Read);
+            }
+        }
+    }
 }
 
 impl Guest {
@@ -58,6 +71,12 @@ impl Guest {
     /// Notes the bytes that the request in hand may take up; None: it is answered.
     pub fn set_body(&self, share: Option<Share>) {
         *lock(&self.body) = share;
+    }
+
+    /// Notes that its thread waits at this socket; None: not any more. Who is to be woken when the door closes looks whether
+    /// it does after this, not before.
+    pub fn set_idle(&self, stream: Option<&Arc<TcpStream>>) {
+        *lock(&self.idle) = stream.map(Arc::downgrade).unwrap_or_default();
     }
 }
 

@@ -1,6 +1,8 @@
 //! Request heads: finds where one ends, refuses everything two readers could understand differently, and rewrites the
 //! rest for tiny_http. Must never panic on any bytes, and never pass on framing, hop-by-hop or peer fields of a client.
 
+use std::ops::Range;
+
 use super::exchange::PEER_FIELD;
 use super::reply::Refusal;
 use crate::limits::{HEAD_BYTES, HEAD_FIELDS};
@@ -22,6 +24,32 @@ pub struct Head {
     pub head_only: bool,
     /// The head for tiny_http: HTTP/1.0 with keep-alive, so that every answer announces its length.
     pub forward: Vec<u8>,
+    /// Where in `forward` it says what a guard asks for.
+    method: Range<usize>,
+    host: Option<Range<usize>>,
+    authorization: Option<Range<usize>>,
+}
+
+/// As long as `forward` is there.
+impl Head {
+    /// The method, as sent: `GET`, `POST`, …
+    pub fn method(&self) -> &str {
+        self.text(&self.method).unwrap_or_default()
+    }
+
+    /// The value of the `Host` field.
+    pub fn host(&self) -> Option<&str> {
+        self.text(self.host.as_ref()?)
+    }
+
+    /// The value of the `Authorization` field.
+    pub fn authorization(&self) -> Option<&str> {
+        self.text(self.authorization.as_ref()?)
+    }
+
+    fn text(&self, place: &Range<usize>) -> Option<&str> {
+        std::str::from_utf8(self.forward.get(place.clone())?).ok()
+    }
 }
 
 /// Fields that mean one thing only; which of two would count is anybody's guess.
@@ -74,6 +102,9 @@ pub fn parse(bytes: &[u8], peer: &str, body_limit: usize) -> Result<Option<Head>
         expects_continue: reading.expects_continue && !is_old,
         head_only: method == "HEAD",
         forward: reading.forward,
+        method: 0..method.len(),
+        host: reading.host,
+        authorization: reading.authorization,
     }))
 }
 
@@ -86,6 +117,8 @@ struct Reading {
     keep_alive: bool,
     expects_continue: bool,
     forward: Vec<u8>,
+    host: Option<Range<usize>>,
+    authorization: Option<Range<usize>>,
 }
 
 impl Reading {
@@ -99,6 +132,8 @@ impl Reading {
             keep_alive: false,
             expects_continue: false,
             forward,
+            host: None,
+            authorization: None,
         }
     }
 
@@ -132,7 +167,14 @@ impl Reading {
             if is("host") && !value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%".contains(&b)) {
                 return Err(bad("the Host field is not a name with an optional port"));
             }
+            let start = self.forward.len() + name.len() + 2;
             self.forward(&[name, ": ", value, "\r\n"]);
+            let place = start..start + value.len();
+            if is("host") {
+                self.host = Some(place);
+            } else if is("authorization") {
+                self.authorization = Some(place);
+            }
         }
         Ok(())
     }

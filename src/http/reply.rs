@@ -55,6 +55,12 @@ impl Reply {
         }
     }
 
+    /// Appends the whole answer, `head_only` for HEAD, as tiny_http would send it.
+    pub(super) fn print(self, version: HTTPVersion, head_only: bool, answer: &mut Vec<u8>) {
+        // Writing into memory does not fail.
+        let _ = self.into_response().raw_print(answer, version, &[], head_only, None);
+    }
+
     /// The reply as tiny_http sends it, always with its length.
     pub(super) fn into_response(self) -> Response<Cursor<Vec<u8>>> {
         let own = self.headers.iter().map(|(name, value)| (*name, value.as_str()));
@@ -83,8 +89,7 @@ impl Refusal {
     /// The whole answer, for the client's socket; `head_only` for HEAD.
     pub(super) fn into_bytes(self, head_only: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(512);
-        // Writing into memory does not fail.
-        let _ = Reply::from(self).into_response().raw_print(&mut bytes, HTTPVersion(1, 1), &[], head_only, None);
+        Reply::from(self).print(HTTPVersion(1, 1), head_only, &mut bytes);
         set_connection(&mut bytes, "close");
         bytes
     }

@@ -14,6 +14,7 @@ pub use super::caps::DoorLimits;
 use super::crew::Crew;
 use super::door::{Door, Gate};
 use super::exchange::Exchange;
+use super::guard::Guard;
 use super::guest::Guests;
 use super::private_dir::PrivateDir;
 use super::quota::Quota;
@@ -37,11 +38,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts serving the listener. `name` begins the names of the threads.
+    /// Starts serving the listener to those whom the guard lets ask. `name` begins the names of the threads.
     pub fn start(
         name: &'static str,
         listener: TcpListener,
         limits: DoorLimits,
+        guard: Guard,
         handler: Handler,
     ) -> io::Result<Server> {
         let address = listener.local_addr()?;
@@ -60,6 +62,7 @@ impl Server {
             // One body of the largest size fits, whatever was configured.
             bodies: Quota::new(limits.bodies.max(limits.body)),
             limits,
+            guard,
             closing: AtomicBool::new(false),
             cut,
         });
@@ -89,9 +92,10 @@ impl Server {
     fn end(&mut self, patience: Duration) -> usize {
         self.stop_accepting();
         self.door.closing.store(true, Relaxed);
+        self.door.guests.wake_idle();
         let cut_off = self.door.seats.wait_until_free(Instant::now() + patience);
-        self.door.cut.store(true, Relaxed);
-        // Everybody looks up at the next tick; a handler that does not return is left behind.
+        self.door.pool.cut_off();
+        // Who waits for an answer is woken, the others look up at the next tick; a handler that does not return is left behind.
         let deadline = Instant::now() + 4 * TICK;
         self.door.seats.wait_until_free(deadline);
         self.door.pool.trim(Duration::ZERO);

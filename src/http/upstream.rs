@@ -4,15 +4,18 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::reply::Refusal;
 use super::server::give_up;
-use crate::limits::{HEAD_BYTES, HEAD_FIELDS, PING_TIME, PINGS_LOST, REPLY_BYTES, TICK, UPSTREAM_WAIT};
+use crate::limits::{
+    HEAD_BYTES, HEAD_FIELDS, LONG_TICK, PING_TIME, PINGS_LOST, REPLY_BYTES, SHORT_TICK, TICK, UPSTREAM_WAIT,
+};
 use crate::{files, lock};
 
 /// A request without a peer: the crew answers it before any handler sees it.
@@ -32,19 +35,23 @@ pub struct Pool {
 struct State {
     /// The most recently used at the back, where it is taken: those nobody needs gather at the front.
     free: VecDeque<Upstream>,
+    /// All that were opened, for who wants to end them; some are closed already.
+    open: Vec<Weak<UnixStream>>,
     opening: bool,
     pings_lost: u32,
 }
 
 struct Upstream {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     used: Instant,
+    /// The socket's read timeout.
+    tick: Duration,
 }
 
 impl Pool {
     /// A pool with one connection, proved by a ping: the whole way to the crew and back works.
     pub fn start(path: PathBuf, cut: Arc<AtomicBool>) -> io::Result<Pool> {
-        let state = State { free: VecDeque::new(), opening: false, pings_lost: 0 };
+        let state = State { free: VecDeque::new(), open: Vec::new(), opening: false, pings_lost: 0 };
         let pool = Pool { path, cut, state: Mutex::new(state), changed: Condvar::new() };
         let first = pool.open()?;
         lock(&pool.state).free.push_back(first);
@@ -52,7 +59,7 @@ impl Pool {
     }
 
     /// Carries one request to the crew and its answer back: HTTP/1.0, whole, with its length. Calls `look_up` at every
-    /// tick that the answer is waited for.
+    /// tick that the answer is waited for; the longer that takes, the longer the ticks.
     pub fn exchange(
         &self,
         request: Vec<u8>,
@@ -85,6 +92,15 @@ impl Pool {
                 },
                 _ => Refusal { status: 502, detail: "the service lost the request; whether it took effect is unknown" },
             }),
+        }
+    }
+
+    /// Nobody waits for answers any more: who does is woken.
+    pub fn cut_off(&self) {
+        self.cut.store(true, Relaxed);
+        for stream in lock(&self.state).open.iter().filter_map(Weak::upgrade) {
+            // Fails when the other side has gone, which wakes its reader as well.
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -133,7 +149,13 @@ impl Pool {
         };
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
-        let mut upstream = Upstream { stream, used: Instant::now() };
+        let stream = Arc::new(stream);
+        {
+            let mut state = lock(&self.state);
+            state.open.retain(|stream| stream.strong_count() > 0);
+            state.open.push(Arc::downgrade(&stream));
+        }
+        let mut upstream = Upstream { stream, used: Instant::now(), tick: TICK };
         let patience = Patience { deadline: Instant::now() + PING_TIME, cut: &self.cut, look_up: &|| {} };
         let answered = upstream.send(PING, &patience);
         let answered = answered.and_then(|()| upstream.receive(false, &patience, &mut Vec::new()));
@@ -156,10 +178,10 @@ struct Patience<'a> {
 impl Patience<'_> {
     /// After a socket call that moved nothing: 0 bytes when it may be tried again.
     fn go_on(&self, e: io::Error) -> io::Result<usize> {
-        if !is_tick(&e) {
-            Err(e)
-        } else if self.cut.load(Relaxed) {
+        if self.cut.load(Relaxed) {
             Err(ErrorKind::ConnectionAborted.into())
+        } else if !is_tick(&e) {
+            Err(e)
         } else if Instant::now() >= self.deadline {
             Err(ErrorKind::TimedOut.into())
         } else {
@@ -174,27 +196,45 @@ impl Upstream {
     fn send(&mut self, request: &[u8], patience: &Patience) -> io::Result<()> {
         let mut sent = 0;
         while sent < request.len() {
-            sent += self.stream.write(&request[sent..]).or_else(|e| patience.go_on(e))?;
+            sent += (&*self.stream).write(&request[sent..]).or_else(|e| patience.go_on(e))?;
         }
         Ok(())
     }
 
     /// Reads the whole answer, and nothing after it.
     fn receive(&mut self, head_only: bool, patience: &Patience, answer: &mut Vec<u8>) -> io::Result<()> {
+        self.set_tick(TICK)?;
         answer.clear();
         answer.resize(ANSWER_BYTES, 0);
         let (mut filled, mut total) = (0, None);
         while total.is_none_or(|total| filled < total) {
-            match self.stream.read(&mut answer[filled..]) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                read => filled += read.or_else(|e| patience.go_on(e))?,
-            }
+            let read = match (&*self.stream).read(&mut answer[filled..]) {
+                Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+                read => read,
+            };
+            filled += match read {
+                Ok(read) => read,
+                Err(e) => {
+                    let nothing = patience.go_on(e)?;
+                    let left = patience.deadline.saturating_duration_since(Instant::now());
+                    self.set_tick(LONG_TICK.min(2 * self.tick).min(left).max(SHORT_TICK))?;
+                    nothing
+                }
+            };
             if total.is_none() {
                 total = answer_length(&answer[..filled], head_only)?;
                 answer.resize(total.unwrap_or(filled + ANSWER_BYTES).max(filled), 0);
             }
         }
         if total == Some(filled) { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    }
+
+    fn set_tick(&mut self, tick: Duration) -> io::Result<()> {
+        if tick != self.tick {
+            self.stream.set_read_timeout(Some(tick))?;
+            self.tick = tick;
+        }
+        Ok(())
     }
 }
 

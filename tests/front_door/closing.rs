@@ -8,6 +8,7 @@ use std::{env, fs, thread};
 
 use socket2::{Domain, Socket, Type};
 use taskstats::http::server::DoorLimits;
+use taskstats::limits::TICK;
 
 use crate::alone::{alone, files_and_threads, until_back_to};
 use crate::house::{House, PATIENCE, Visitor};
@@ -35,6 +36,21 @@ fn requests_in_hand_are_answered_and_the_port_is_free_at_once() {
     busy.closed();
     assert_eq!(closing.join().expect("closed"), 0);
     drop(next);
+}
+
+#[test]
+fn idle_clients_are_woken_however_long_they_may_stay() {
+    let long = 4 * PATIENCE;
+    let house = House::with(DoorLimits { idle_time: long, idle_time_crowded: long, ..DoorLimits::default() });
+    let (mut used, mut fresh) = (house.connect(), house.connect());
+    assert_eq!(used.get("/").status, 200);
+    // Idle is who has said nothing for a tick; nobody outside can see when that has passed.
+    thread::sleep(2 * TICK);
+    let began = Instant::now();
+    assert_eq!(house.server.close(PATIENCE), 0);
+    assert!(began.elapsed() < PATIENCE / 4, "it took {:?}", began.elapsed());
+    used.closed();
+    fresh.closed();
 }
 
 #[test]

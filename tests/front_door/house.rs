@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use taskstats::http::Guard;
 use taskstats::http::exchange::{Exchange, Reply};
 use taskstats::http::server::{DoorLimits, Server};
 
@@ -41,6 +42,10 @@ impl House {
     }
 
     pub fn on(listener: TcpListener, limits: DoorLimits) -> House {
+        House::guarded(listener, limits, Guard::Anyone)
+    }
+
+    pub fn guarded(listener: TcpListener, limits: DoorLimits, guard: Guard) -> House {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (entering, entered) = unbounded();
         let (gate, gate_opened) = bounded::<()>(0);
@@ -76,7 +81,7 @@ impl House {
                 _ => exchange.reply(text(line.into_bytes())),
             }
         };
-        let server = Server::start("test", listener, limits, Arc::new(handler)).expect("a server");
+        let server = Server::start("test", listener, limits, guard, Arc::new(handler)).expect("a server");
         House { address: server.address(), server, seen, entered, gate: Some(gate), later }
     }
 

@@ -3,6 +3,7 @@
 mod alone;
 mod closing;
 mod crowd;
+mod guarded;
 mod hostile;
 mod house;
 mod manners;

@@ -1,10 +1,11 @@
 //! Clients that behave: what HTTP promises them, and what happens when a handler does not behave.
 
+use std::thread;
 use std::time::Duration;
 
 use taskstats::http::exchange::Reply;
 use taskstats::http::server::DoorLimits;
-use taskstats::limits::BODY_BYTES;
+use taskstats::limits::{BODY_BYTES, TICK};
 
 use crate::house::{BIG, House, PATIENCE};
 
@@ -18,6 +19,17 @@ fn a_connection_carries_many_requests() {
         assert_eq!(answer.header("Connection"), None);
         assert_eq!(answer.header("Server"), Some("taskstats"));
         assert!(answer.header("Date").is_some());
+    }
+}
+
+#[test]
+fn a_client_that_was_idle_is_as_good_as_before() {
+    let house = House::new();
+    let mut visitor = house.connect();
+    for _ in 0..2 {
+        // Idle is who has said nothing for a tick; nobody outside can see when that has passed.
+        thread::sleep(2 * TICK);
+        assert_eq!(visitor.request("POST", "/echo", &[b'x'; 100_000]).answer().body.len(), 100_000);
     }
 }
 

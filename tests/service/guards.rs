@@ -1,12 +1,16 @@
 //! Who may ask: the bearer token of the public listener, and the admin listener that is for this host alone.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use taskstats::limits::BODY_TIME;
+
 use crate::harness::serve::{BINARY, End, run};
-use crate::harness::{Database, Serve};
+use crate::harness::{Database, PATIENCE, Serve};
 
 const TOKEN: &str = "a-token-of-more-than-32-bytes/with+signs=";
 
@@ -126,6 +130,25 @@ fn without_the_token_nothing_is_answered_but_401() {
     // The admin listener is for this host, which needs none.
     assert_eq!(serve.admin_client().get("/readyz").status, 200);
     assert!(!serve.stderr().join("\n").contains(TOKEN));
+}
+
+#[test]
+fn a_body_is_not_waited_for_where_there_is_no_token() {
+    let (database, secret) = (Database::new(), Secret::new("unread", TOKEN, 0o600));
+    let serve = Serve::on(&database, &["--token-file", &secret.path]);
+    // The door waits longer for a body than this client for its answer.
+    assert!(BODY_TIME >= PATIENCE);
+    for field in ["", "Authorization: Bearer wrong\r\n", "Expect: 100-continue\r\n"] {
+        let mut stream = TcpStream::connect(serve.listen).expect("the service listens");
+        stream.set_read_timeout(Some(PATIENCE / 2)).expect("a timeout");
+        let head = "POST /tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        stream.write_all(format!("{head}{field}Content-Length: 1048576\r\n\r\n").as_bytes()).expect("a head");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer, and the end");
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{field}{answer}");
+        assert!(answer.contains("\r\nWWW-Authenticate: Bearer\r\n"), "{field}{answer}");
+        assert!(answer.contains("\r\nContent-Type: application/problem+json\r\n"), "{field}{answer}");
+    }
 }
 
 #[test]

@@ -62,6 +62,32 @@ stop_service() {
   wait "$pid"
 }
 
+# use_scratch: a directory for this run alone, in $scratch, and the end of everything in it when the script ends. Who has more
+# to clean up sets a trap of its own afterwards and calls clean_up_scratch there.
+use_scratch() {
+  scratch=$(mktemp -d)
+  # PostgreSQL, if started by root, is somebody else and has to get through.
+  chmod 711 "$scratch"
+  trap clean_up_scratch EXIT
+}
+
+clean_up_scratch() {
+  [[ -z $service_pid ]] || stop_service || true
+  "$taskstats" db stop --data "$scratch/data" >/dev/null 2>&1 || true
+  rm -rf "$scratch"
+}
+
+# start_in_scratch FLAG...: the service with a private PostgreSQL there, on free ports. Fails when it does not get ready.
+start_in_scratch() {
+  start_service "$scratch" --data "$scratch/data" --listen 127.0.0.1:0 --admin 127.0.0.1:0 "$@" ||
+    fail "the service does not start: $(tail -n 3 "$scratch/serve.err")"
+}
+
+# scratch_sql PSQL_ARGUMENT...: bare values out of its database.
+scratch_sql() {
+  psql --no-psqlrc --quiet --tuples-only --no-align "$("$taskstats" db url --data "$scratch/data")" "$@"
+}
+
 # request FILE CURL_ARGUMENT...: one HTTP request on the public listener; the body goes to FILE, the status to stdout.
 # The last argument is the path. --globoff: task ids have brackets.
 request() {

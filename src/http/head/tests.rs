@@ -33,6 +33,7 @@ fn a_sound_head_is_rewritten() {
     let text = "POST /tasks?x=[1] HTTP/1.1\r\nHost: a:80\r\nContent-Length:  7 \r\nPrefer: wait=5\r\nConnection: Foo, Close\r\n\
                 x-peer: 1.2.3.4:5\r\nTE: trailers\r\nUpgrade: h2c\r\nExpect: 100-Continue\r\n\r\n";
     let head = accepted(&format!("{text}{{body..."));
+    assert_eq!((head.method(), head.host(), head.authorization()), ("POST", Some("a:80"), None));
     assert_eq!((head.size, head.body), (text.len(), 7));
     assert!(!head.keep_alive && !head.is_old && head.expects_continue && !head.head_only);
     assert_eq!(
@@ -169,6 +170,14 @@ fn fields_that_mean_one_thing_come_once() {
     assert_eq!(fields("Authorization: Bearer a\r\nauthorization: Bearer b"), 400);
     assert_eq!(fields("Expect: 200-ok"), 417);
     accepted("GET / HTTP/1.0\r\nPrefer: wait=1\r\nPrefer: handling=strict\r\n\r\n");
+}
+
+#[test]
+fn a_head_says_what_a_guard_asks_for() {
+    let head = accepted("HEAD / HTTP/1.0\r\n\r\n");
+    assert_eq!((head.method(), head.host(), head.authorization()), ("HEAD", None, None));
+    let head = accepted("BREW / HTTP/1.1\r\nAUTHORIZATION:\tBearer  a \r\nA: b\r\nhost:\r\n\r\n");
+    assert_eq!((head.method(), head.host(), head.authorization()), ("BREW", Some(""), Some("Bearer  a")));
 }
 
 #[test]

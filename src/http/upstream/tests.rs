@@ -71,6 +71,26 @@ fn an_answer_that_does_not_come_is_not_waited_for() {
 }
 
 #[test]
+fn who_waits_for_long_looks_up_less_often_and_is_woken_by_the_cut() {
+    let dir = PrivateDir::create().expect("a directory");
+    let pool = pool(&dir, b"HTTP/1.0 200 OK\r\n");
+    let (looking, looked) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let look_up = || looking.send(Instant::now()).expect("the test listens");
+            pool.exchange(b"GET / HTTP/1.0\r\n\r\n".to_vec(), false, PATIENCE, &look_up, &mut Vec::new())
+        });
+        let looks: Vec<Instant> = (0..3).map(|_| looked.recv_timeout(PATIENCE).expect("a look")).collect();
+        let pauses = [looks[1] - looks[0], looks[2] - looks[1]];
+        assert!(pauses[0] >= 2 * TICK && pauses[1] >= 4 * TICK, "{pauses:?}");
+        // Now within the longest tick.
+        pool.cut_off();
+        assert_eq!(waiting.join().expect("no panic").map_err(|refusal| refusal.status), Err(503));
+        assert!(looks[2].elapsed() < LONG_TICK / 2, "woken after {:?}", looks[2].elapsed());
+    });
+}
+
+#[test]
 fn connections_nobody_uses_are_closed() {
     let dir = PrivateDir::create().expect("a directory");
     let pool = pool(&dir, GOOD);
