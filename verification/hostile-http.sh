@@ -3,7 +3,7 @@
 # what it consists of. Good clients must keep their throughput, threads, files and memory must be back afterwards, and
 # every task that was answered with 202 must be in the database, counted right. Exit code 1 if not.
 #
-# usage: hostile-http.sh [--minutes N] [--seed N]     (1 minute of attacks, seed 1; there are 5 minutes around it)
+# usage: hostile-http.sh [--minutes N] [--seed N]     (1 minute of attacks, seed 1; up to 5 minutes around it)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/setup.sh

@@ -74,9 +74,9 @@ impl Exchange {
         }
     }
 
-    /// Whether the client has gone, or at least closed its sending side; known within a moment of the door's [`TICK`].
+    /// Whether the client has gone, or at least closed its sending side; known within the door's [`LONG_TICK`] and a moment.
     ///
-    /// [`TICK`]: crate::limits::TICK
+    /// [`LONG_TICK`]: crate::limits::LONG_TICK
     pub fn client_left(&self) -> bool {
         self.guest.as_ref().is_some_and(|guest| guest.has_left())
     }
