@@ -113,6 +113,8 @@ pub const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A connection unused for this long is tried with an empty query first, since a restart of the server only shows there. No
 /// restart is this short, and work that comes more often pays nothing.
 pub const TRUSTED_IDLE: Duration = Duration::from_millis(25);
+/// A pooled connection that nobody needed for this long is closed: a crowd's connections go when the crowd has gone.
+pub const POOL_IDLE: Duration = Duration::from_secs(60);
 /// Rows in one statement of a lane: 100 rows already cost a tenth of 100 statements; more only adds latency.
 pub const BATCH_ROWS: usize = 128;
 /// A submission whose number another row has is tried so many times with new ones.

@@ -13,7 +13,7 @@ use postgres::{Config, Row, Statement, Transaction};
 
 use super::connector::{Connector, NoConnection};
 use super::error::StoreError;
-use crate::limits::{CLIENT_CHECK_INTERVAL, CONNECT_TIMEOUT, TRUSTED_IDLE};
+use crate::limits::{CLIENT_CHECK_INTERVAL, CONNECT_TIMEOUT, POOL_IDLE, TRUSTED_IDLE};
 use crate::lock;
 
 /// A pool of configured connections, shared by all lanes.
@@ -43,6 +43,7 @@ impl Pool {
             .min_idle(Some(0))
             // Tried in session(), and only when idle for long: a round trip for each batch would be a waste.
             .test_on_check_out(false)
+            .idle_timeout(Some(POOL_IDLE))
             .connection_timeout(CONNECT_TIMEOUT)
             .error_handler(Box::new(last_error.clone()))
             .build_unchecked(connector);

@@ -11,7 +11,7 @@ pub struct Vitals {
     pub threads: u64,
     /// Open files but those of `databases`.
     pub files: u64,
-    /// Connections to the database: the pool opens them when it needs more, and keeps them.
+    /// Connections to the database: the pool opens them when it needs more, and closes those that nobody needs.
     pub databases: u64,
     /// Resident, bytes.
     pub memory: u64,
@@ -47,7 +47,9 @@ impl Vitals {
         let began = Instant::now();
         loop {
             let now = Vitals::of(pid);
-            if now.threads <= before.threads && now.files <= before.files || began.elapsed() >= patience {
+            let settled =
+                now.threads <= before.threads && now.files <= before.files && now.databases <= before.databases;
+            if settled || began.elapsed() >= patience {
                 return now;
             }
             thread::sleep(Duration::from_millis(200));
