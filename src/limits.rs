@@ -132,7 +132,7 @@ pub const STAND_INS: usize = 4;
 
 /// Default of `--workers`: a task is CPU work for microseconds and waits for two commits, and with so many at once each commit
 /// is shared by many. Each of them may hold a text of [`BODY_BYTES`].
-pub const WORKERS: usize = 128;
+pub const WORKERS: usize = 256;
 /// Default of `--queue`: tasks admitted beyond those being worked on.
 pub const QUEUE_SLOTS: usize = 256;
 /// A refused submission waits this long when a finish is under way: its terminal state may be visible already while its

@@ -1,10 +1,11 @@
 //! The board: what there is to do for the workers of one process. A task is claimed and ended together with others, and
 //! analysed alone; whoever is free takes the next step of any. An analysis that takes long keeps one worker, and no other task.
 //!
-//! Must never let work lie while a worker sleeps: who takes a step and leaves another one behind rings the bell.
+//! Must never let work lie while a worker sleeps: who takes a step and leaves another one behind wakes somebody for it.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -74,6 +75,11 @@ struct State {
     finishing: usize,
     /// Nothing comes through the channel any more.
     closed: bool,
+    /// Workers that sleep. The last to go to sleep is the first to be woken, so that as few of them as can do the work have
+    /// their memory in use.
+    asleep: Vec<Thread>,
+    /// One of them was woken and is not here yet. It will see what there is by then, and wake the next.
+    waking: bool,
 }
 
 impl Board {
@@ -90,6 +96,8 @@ impl Board {
             claiming: 0,
             finishing: 0,
             closed: false,
+            asleep: Vec::new(),
+            waking: false,
         };
         Board { state: Mutex::new(state), ring, bell }
     }
@@ -97,24 +105,30 @@ impl Board {
     /// The next step; waits for one.
     pub fn next(&self) -> Step {
         loop {
-            let step = {
+            {
                 let mut state = lock(&self.state);
                 let step = state.take();
-                self.ring_for(&state);
-                step
-            };
-            if let Some(step) = step {
-                return step;
+                self.wake_for(&mut state);
+                if let Some(step) = step {
+                    return step;
+                }
+                state.asleep.push(thread::current());
             }
-            // Cannot fail: the board has the other end.
-            let _ = self.bell.recv();
+            thread::park();
+            lock(&self.state).awake();
         }
     }
 
-    /// Rings when there is a step left for somebody.
-    fn ring_for(&self, state: &State) {
-        if state.has_step() {
-            // A bell that rings already is enough: who hears it looks, and rings again.
+    /// Wakes somebody when there is a step left: one who sleeps, or else the one who listens to the channel.
+    fn wake_for(&self, state: &mut State) {
+        if state.waking || !state.has_step() {
+            return;
+        }
+        if let Some(worker) = state.asleep.pop() {
+            state.waking = true;
+            worker.unpark();
+        } else if state.listening {
+            // A bell that rings already is enough.
             let _ = self.ring.try_send(());
         }
     }
@@ -131,7 +145,7 @@ impl Board {
         let granted = more.min(state.places).min(BATCH_ROWS - 1);
         state.places -= granted;
         (state.listening, state.claiming) = (false, state.claiming + 1);
-        self.ring_for(&state);
+        self.wake_for(&mut state);
         granted
     }
 
@@ -174,6 +188,15 @@ impl Board {
 }
 
 impl State {
+    /// This thread sleeps no more: it was woken, or for no reason, as a parked thread may.
+    fn awake(&mut self) {
+        let me = thread::current().id();
+        match self.asleep.iter().position(|worker| worker.id() == me) {
+            Some(place) => drop(self.asleep.remove(place)),
+            None => self.waking = false,
+        }
+    }
+
     fn may_listen(&self) -> bool {
         !self.closed && !self.listening && self.claiming < LANE_WIDTH && self.places > 0
     }
@@ -251,6 +274,13 @@ mod tests {
         fn rings(&self) -> bool {
             self.board.bell().try_recv().is_ok()
         }
+
+        /// Waits until so many workers sleep.
+        fn until_asleep(&self, workers: usize) {
+            while lock(&self.board.state).asleep.len() != workers {
+                thread::yield_now();
+            }
+        }
     }
 
     #[test]
@@ -268,24 +298,37 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_work_behind_rings_and_who_listens_hears_it() {
+    fn who_leaves_work_behind_wakes_somebody_for_it() {
         let ground = Ground::new(4);
         assert!(matches!(ground.board.next(), Step::Listen));
-        assert!(!ground.rings(), "one that listens is enough");
         assert_eq!(ground.board.claiming(9), 3, "as many as there are places");
-        ground.board.claimed((0..4).map(|number| ground.begun(number)).collect(), 0);
-        for left in (0..4).rev() {
-            let Step::Analyse(begun) = ground.board.next() else { panic!("{left} are left") };
-            assert_eq!(ground.rings(), left > 0 || !lock(&ground.board.state).ended.is_empty());
-            ground.end(begun);
-        }
-        let Step::Finish(ended) = ground.board.next() else { panic!("all together") };
-        assert_eq!(ended.len(), 4);
-        assert!(!ground.rings(), "the places are still taken");
-        let trouble = ended.into_iter().map(|ended| (ended, StoreError::NotDone(String::new()))).take(1);
-        ground.board.finished(3, trouble.collect());
-        assert!(matches!(ground.board.next(), Step::Insist(..)));
-        assert!(ground.rings(), "somebody should listen");
+        thread::scope(|scope| {
+            let sleepers: Vec<_> = (0..2).map(|_| scope.spawn(|| ground.board.next())).collect();
+            ground.until_asleep(2);
+            ground.board.claimed((0..4).map(|number| ground.begun(number)).collect(), 0);
+            // One for this worker, and one for each of the others: woken by this one, and by each other.
+            assert!(matches!(ground.board.next(), Step::Analyse(_)));
+            assert!(sleepers.into_iter().all(|sleeper| matches!(sleeper.join().expect("no panic"), Step::Analyse(_))));
+        });
+    }
+
+    #[test]
+    fn the_one_who_listens_is_called_when_nobody_sleeps() {
+        let ground = Ground::new(4);
+        assert!(matches!(ground.board.next(), Step::Listen));
+        ground.board.claiming(1);
+        assert!(matches!(ground.board.next(), Step::Listen));
+        assert!(!ground.rings(), "nothing is left");
+        ground.board.claimed((0..2).map(|number| ground.begun(number)).collect(), 0);
+        let Step::Analyse(begun) = ground.board.next() else { panic!("it is analysed") };
+        assert!(ground.rings(), "another is left");
+        ground.board.stop_listening();
+        let Step::Analyse(other) = ground.board.next() else { panic!("by who listened") };
+        [begun, other].into_iter().for_each(|begun| ground.end(begun));
+        let Step::Finish(ended) = ground.board.next() else { panic!("both together") };
+        let trouble = ended.into_iter().map(|ended| (ended, StoreError::NotDone(String::new())));
+        ground.board.finished(0, trouble.collect());
+        assert!((0..2).all(|_| matches!(ground.board.next(), Step::Insist(..))));
     }
 
     #[test]
