@@ -81,6 +81,8 @@ finished_rows() {
 # Stock tiny_http with as many clients as GET /healthz has.
 limit_constant() {
   local address
+  # The address of the round before must not be taken for this one's.
+  rm -f "$scratch/constant"
   "$constant" >"$scratch/constant" &
   constant_pid=$!
   wait_until 10 test -s "$scratch/constant"
