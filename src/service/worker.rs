@@ -114,23 +114,18 @@ impl Worker {
         // An owner that knows of its loss writes nothing more; the UPDATE would touch no row.
         let (lost, ours): (Vec<_>, Vec<_>) = ended.into_iter().partition(|ended| ended.hold.lost());
         let answers = self.shared.store.finish_all(ours.iter().map(|ended| ended.finish.clone()).collect());
-        let (mut done, mut troubled) = (lost.len(), Vec::new());
-        for ended in lost {
-            say_lost(&ended.finish);
-            self.done(ended);
-        }
-        for (ended, answer) in ours.into_iter().zip(answers) {
+        let lost = lost.into_iter().map(|ended| (ended, Ok(None)));
+        let (mut done, mut troubled) = (0, Vec::new());
+        for (ended, answer) in lost.chain(ours.into_iter().zip(answers)) {
             match answer {
-                Ok(Some(_)) => self.done(ended),
-                Ok(None) => {
-                    say_lost(&ended.finish);
-                    self.done(ended);
-                }
                 Err(error) => {
                     troubled.push((ended, error));
                     continue;
                 }
+                Ok(None) => say_lost(&ended.finish),
+                Ok(Some(_)) => {}
             }
+            self.done(ended);
             done += 1;
         }
         self.board().finished(done, troubled);
