@@ -4,9 +4,9 @@
 //! service can say — and prove from the database — what became of it.
 //!
 //! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `cluster` (the embedded PostgreSQL) is used
-//! by `cli` alone; `limits`, `log`, `files` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
+//! by `cli` alone; `limits`, `log`, `files`, `memory` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
 //! [`service`], [`http`], and [`cli`] last.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cli;
 pub mod cluster;
@@ -15,6 +15,7 @@ pub mod files;
 pub mod http;
 pub mod limits;
 pub mod log;
+pub mod memory;
 pub mod service;
 pub mod store;
 pub mod task;

@@ -143,6 +143,8 @@ pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::
 /// The feeder looks this often for rows that nobody holds: with [`FEED_AGE`] less than the second within which an idle
 /// instance learns of another's submission, and of an expired lease.
 pub const FEED_INTERVAL: Duration = Duration::from_millis(400);
+/// Tasks in hand for which the book of them keeps its room when it is empty: more come with a burst, and go with it.
+pub const HELD_KEPT: usize = 1024;
 /// Rows in one look of the feeder: far more than permits, so that a backlog costs few looks.
 pub const FEED_ROWS: i64 = 1024;
 /// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.

@@ -1,5 +1,5 @@
-//! The porter: sees off the clients for whom there is no seat, and clears away internal connections nobody uses. One
-//! thread for all of them; it must never wait for any single client.
+//! The porter: sees off the clients for whom there is no seat, and clears up after a burst: the internal connections nobody
+//! uses, then the memory. One thread for all of them; it must never wait for any single client.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::door::Door;
 use super::reply::Refusal;
-use crate::limits::{HTTP_STACK, LINGER_TIME, LINGERERS, UPSTREAM_IDLE};
+use crate::limits::{CREW_PERIOD, HTTP_STACK, LINGER_TIME, LINGERERS, UPSTREAM_IDLE};
+use crate::memory;
 
 const FULL: Refusal = Refusal { status: 503, detail: "all connections of this service are in use" };
 /// How often those being seen off are looked at.
@@ -44,12 +45,19 @@ impl Porter {
 
 fn work(leaving: &Receiver<TcpStream>, door: &Door) {
     let mut lingering: Vec<(TcpStream, Instant)> = Vec::new();
+    let mut cleared: Option<Instant> = None;
     loop {
         let pause = if lingering.is_empty() { LINGER_TIME } else { ROUND };
         match leaving.recv_timeout(pause) {
             Ok(stream) if lingering.len() < LINGERERS => lingering.push((stream, Instant::now() + LINGER_TIME)),
             Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => door.pool.trim(UPSTREAM_IDLE),
+            Err(RecvTimeoutError::Timeout) if door.pool.trim(UPSTREAM_IDLE) => cleared = Some(Instant::now()),
+            // By then the threads have gone that served them.
+            Err(RecvTimeoutError::Timeout) if cleared.is_some_and(|since| since.elapsed() >= CREW_PERIOD) => {
+                cleared = None;
+                memory::give_back();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) if lingering.is_empty() || door.cut.load(Relaxed) => return,
             Err(RecvTimeoutError::Disconnected) => thread::sleep(ROUND),
         }

@@ -104,12 +104,14 @@ impl Pool {
         }
     }
 
-    /// Closes the connections unused for this long.
-    pub fn trim(&self, unused: Duration) {
+    /// Closes the connections unused for this long; whether there were any.
+    pub fn trim(&self, unused: Duration) -> bool {
         let mut state = lock(&self.state);
+        let before = state.free.len();
         while state.free.front().is_some_and(|upstream| upstream.used.elapsed() >= unused) {
             state.free.pop_front();
         }
+        state.free.len() < before
     }
 
     fn take(&self) -> Result<Upstream, Refusal> {

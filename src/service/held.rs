@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::admission::Permit;
 use super::watch::Watch;
+use crate::limits::HELD_KEPT;
 use crate::lock;
 use crate::store::LeasedTask;
 use crate::task::{Stop, TaskId};
@@ -144,7 +145,13 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // Its place first: whoever finds the task free finds a place, too.
         drop(self.with(|task| task.permit.take()));
-        lock(&self.held.tasks).remove(&self.id);
+        {
+            let mut tasks = lock(&self.held.tasks);
+            tasks.remove(&self.id);
+            if tasks.is_empty() {
+                tasks.shrink_to(HELD_KEPT);
+            }
+        }
         self.held.watch.hint(&self.id);
     }
 }

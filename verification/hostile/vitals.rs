@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
+use taskstats::limits::CREW_PERIOD;
+
 /// A socket, and the runtime's own: an eventfd, and two descriptors of one epoll.
 const FILES_PER_DATABASE: u64 = 4;
+/// The service gives memory back a moment after the last threads of a burst have gone.
+const REST: Duration = Duration::from_secs(CREW_PERIOD.as_secs() + 5);
 
 pub struct Vitals {
     pub threads: u64,
@@ -42,14 +46,17 @@ impl Vitals {
         format!("{names:?}")
     }
 
-    /// Waits until threads and files are what they were, at most for a while; what there is then.
+    /// Waits until threads and files are what they were and memory shrinks no more, at most for a while; what there is then.
     pub fn settle(pid: u32, before: &Vitals, patience: Duration) -> Vitals {
         let began = Instant::now();
+        let (mut least, mut shrank) = (u64::MAX, Instant::now());
         loop {
             let now = Vitals::of(pid);
-            let settled =
-                now.threads <= before.threads && now.files <= before.files && now.databases <= before.databases;
-            if settled || began.elapsed() >= patience {
+            let back = now.threads <= before.threads && now.files <= before.files && now.databases <= before.databases;
+            if !back || now.memory < least {
+                (least, shrank) = (now.memory, Instant::now());
+            }
+            if shrank.elapsed() >= REST || began.elapsed() >= patience {
                 return now;
             }
             thread::sleep(Duration::from_millis(200));
