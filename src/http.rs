@@ -2,13 +2,14 @@
 //!
 //! Outside in: [`door`] accepts, [`client`] serves one client with [`head`]'s strict parsing, [`guard`] decides by the head
 //! who may ask, with or without a [`token`], [`upstream`] carries whole requests to tiny_http, [`crew`] has the handler
-//! threads; [`server`] puts these together. Then [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers
+//! threads, which answer a [`guest`] at its own [`wire`]; [`server`] puts these together. Then [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers
 //! later, when a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod batch;
 pub mod caps;
 pub mod client;
+pub mod closing;
 pub mod crew;
 pub mod door;
 pub mod exchange;
@@ -24,11 +25,13 @@ pub mod quota;
 pub mod reply;
 pub mod routes;
 pub mod server;
+pub mod shown;
 pub mod submission;
 pub mod tasks;
 pub mod token;
 pub mod upstream;
 pub mod waiters;
+pub mod wire;
 
 pub use caps::DoorLimits;
 pub use exchange::{Exchange, Reply};

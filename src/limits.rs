@@ -47,8 +47,8 @@ pub const WAIT_TICK: Duration = Duration::from_millis(250);
 pub const WAIT_POLL: Duration = Duration::from_secs(1);
 /// How often blocked socket calls look at their deadline and at a shutdown.
 pub const TICK: Duration = Duration::from_millis(250);
-/// The tick of a client whose answer is long in coming doubles up to this, within which it is noticed that it has left: a
-/// thousand that wait would otherwise look up four thousand times a second. Deadlines are kept, a shutdown wakes them.
+/// The tick of a client whose answer is long in coming doubles up to this: a thousand that wait would otherwise look up four
+/// thousand times a second. Deadlines are kept, and a shutdown wakes them.
 pub const LONG_TICK: Duration = Duration::from_secs(2);
 /// Shortest tick: the kernel takes 0 for no timeout at all.
 pub const SHORT_TICK: Duration = Duration::from_millis(1);

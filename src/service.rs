@@ -158,6 +158,11 @@ impl Service {
         self.shared.store.look_up_all(ids)
     }
 
+    /// Whether the task is in this process's hands: it gives a hint when it leaves them.
+    pub fn holds(&self, id: &TaskId) -> bool {
+        self.shared.held.has(id)
+    }
+
     /// Hints that tasks may have ended.
     pub fn watch(&self) -> &Watch {
         &self.shared.held.watch

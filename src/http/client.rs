@@ -2,35 +2,28 @@
 //! Must never pass on a request that is not whole, never start one before the last is answered, and never wait without
 //! a deadline.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io;
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
-
-use tiny_http::HTTPVersion;
+use std::time::{Duration, Instant};
 
 use super::door::Door;
-use super::guest::Entry;
+use super::guest::{Entry, Turn};
 use super::head::{self, Head};
 use super::quota::Share;
-use super::reply::{Refusal, Reply, set_connection};
-use super::upstream::is_tick;
-use crate::limits::{BODY_STEP, HEAD_BYTES, LINGER_BYTES, LINGER_TIME, SHORT_TICK, TICK};
-
-/// Room of an answer's buffer that is kept between requests, bytes.
-const KEPT_ANSWER: usize = 64 * 1024;
+use super::reply::{Refusal, Reply, Terms};
+use super::wire::{Heard, Wire};
+use crate::limits::{BODY_STEP, HEAD_BYTES, LONG_TICK, TICK};
 
 /// A client inside the door.
 pub struct Client {
-    wire: Wire,
+    door: Arc<Door>,
     entry: Entry,
-    /// The client's address and its number among the guests, as the crew reads them.
-    peer: String,
+    /// Its number among the guests, as the crew reads it.
+    number: String,
     /// Bytes read and not yet used are the first `filled`.
     inbox: Vec<u8>,
     filled: usize,
-    answer: Vec<u8>,
     /// The request in hand is a HEAD: a refusal has no body either.
     head_only: bool,
 }
@@ -59,15 +52,10 @@ impl From<io::Error> for End {
 
 impl Client {
     /// A client that was given a seat.
-    pub fn new(stream: TcpStream, peer: SocketAddr, door: Arc<Door>) -> io::Result<Client> {
-        stream.set_read_timeout(Some(TICK))?;
-        stream.set_write_timeout(Some(TICK))?;
-        stream.set_nodelay(true)?;
-        let stream = Arc::new(stream);
-        let entry = door.guests.enter();
-        let peer = format!("{peer} {}", entry.number());
-        let (inbox, answer) = (vec![0; HEAD_BYTES], Vec::new());
-        Ok(Client { wire: Wire { stream, door }, entry, peer, inbox, filled: 0, answer, head_only: false })
+    pub fn new(stream: TcpStream, door: Arc<Door>) -> io::Result<Client> {
+        let entry = door.guests.enter(Wire::new(stream, door.limits.write_time, Arc::clone(&door.closing))?);
+        let number = entry.number().to_string();
+        Ok(Client { door, entry, number, inbox: vec![0; HEAD_BYTES], filled: 0, head_only: false })
     }
 
     /// Serves requests until the connection ends.
@@ -80,74 +68,69 @@ impl Client {
         let said = match end {
             End::Silent => return,
             End::Answered => Ok(()),
-            End::Refused(refusal) => self.wire.send(&refusal.into_bytes(self.head_only)),
+            End::Refused(refusal) => self.wire().send(&refusal.into_bytes(self.head_only)),
         };
         if said.is_ok() {
-            self.wire.linger(&mut self.inbox);
+            self.entry.guest().wire().linger(&mut self.inbox);
         }
+    }
+
+    fn wire(&self) -> &Wire {
+        self.entry.guest().wire()
     }
 
     fn serve_one(&mut self) -> Result<(), End> {
         self.head_only = false;
         self.wait_for_request()?;
+        self.entry.guest().speak();
         let mut head = self.read_head()?;
         self.head_only = head.head_only;
-        if let Some(reply) = self.wire.door.guard.refusal(&head) {
+        if let Some(reply) = self.door.guard.refusal(&head) {
             return self.turn_away(head, reply);
         }
         let (request, share) = self.read_body(&mut head)?;
-        let (wire, guest) = (&self.wire, self.entry.guest());
-        guest.set_body(Some(share));
-        let look_up = || {
-            if wire.is_closed() {
-                guest.leave();
-            }
-        };
-        let (pool, time) = (&wire.door.pool, wire.door.limits.handler_time);
-        let exchanged = pool.exchange(request, head.head_only, time, &look_up, &mut self.answer);
-        guest.set_body(None);
-        exchanged?;
-        self.send_answer(&head)
+        let Head { head_only, keep_alive, is_old, .. } = head;
+        self.entry.guest().ask(Terms { head_only, keep_alive, is_old }, share);
+        let deadline = Instant::now() + self.door.limits.handler_time;
+        if let Err(refusal) = self.door.pool.send(&request, deadline)
+            && self.entry.guest().give_up()
+        {
+            return Err(refusal.into());
+        }
+        // The answer may be long in coming, and the request large.
+        drop(request);
+        self.wait_for_answer(deadline)
     }
 
     /// Waits for the first byte, for as long as an idle client may.
     fn wait_for_request(&mut self) -> Result<(), End> {
-        if self.filled > 0 {
-            return Ok(());
-        }
         let began = Instant::now();
-        self.filled = self.wire.receive(&mut self.inbox)?;
-        if self.filled > 0 {
-            return Ok(());
-        }
-        // Not a moment between two requests, but idle: looks up less often, and the door wakes it when it closes.
-        self.entry.guest().set_idle(Some(&self.wire.stream));
+        let mut tick = TICK;
         while self.filled == 0 {
-            let Wire { stream, door } = &self.wire;
-            let limits = &door.limits;
-            let patience = if door.seats.is_crowded() { limits.idle_time_crowded } else { limits.idle_time };
+            let limits = &self.door.limits;
+            let crowded = limits.idle_time_crowded;
+            let patience = if self.door.seats.is_crowded() { crowded } else { limits.idle_time };
             let left = patience.saturating_sub(began.elapsed());
-            if door.closing.load(Relaxed) || left.is_zero() {
+            if self.door.closing.is_begun() || left.is_zero() {
                 return Err(End::Silent);
             }
-            // It may have to make room when it gets crowded.
-            stream.set_read_timeout(Some(limits.idle_time_crowded.min(left).max(SHORT_TICK)))?;
-            self.filled = self.wire.receive(&mut self.inbox)?;
+            self.filled = self.receive(0, tick.min(left))?;
+            // Not a moment between two requests, but idle: it may have to make room when it gets crowded, and the door
+            // wakes it when it closes.
+            tick = crowded;
         }
-        self.entry.guest().set_idle(None);
-        Ok(self.wire.stream.set_read_timeout(Some(TICK))?)
+        Ok(())
     }
 
     fn read_head(&mut self) -> Result<Head, End> {
-        let limits = &self.wire.door.limits;
-        let deadline = Instant::now() + limits.head_time;
+        let deadline = Instant::now() + self.door.limits.head_time;
         let mut seen = 0;
         loop {
             let bytes = &self.inbox[..self.filled];
             let end = head::find_end(bytes, seen)?;
             // The first look refuses what is no HTTP/1 at all (TLS, HTTP/2) without waiting for the rest of it.
             if end.is_some() || seen == 0 {
-                match head::parse(bytes, &self.peer, limits.body)? {
+                match head::parse(bytes, &self.number, self.door.limits.body)? {
                     Some(head) if end == Some(head.size) => return Ok(head),
                     None if end.is_none() => {}
                     _ => return Err(Refusal { status: 400, detail: "the end of the head is unclear" }.into()),
@@ -157,13 +140,18 @@ impl Client {
             if Instant::now() >= deadline {
                 return Err(Refusal { status: 408, detail: "the request's head did not arrive in time" }.into());
             }
-            self.filled += self.wire.receive(&mut self.inbox[self.filled..])?;
+            self.filled += self.receive(self.filled, TICK)?;
         }
+    }
+
+    /// One read into the inbox, behind its first `from` bytes: how many came, 0 after a tick without any.
+    fn receive(&mut self, from: usize, tick: Duration) -> Result<usize, End> {
+        heard(&self.door, self.entry.guest().wire().hear(&mut self.inbox[from..], tick))
     }
 
     /// The whole request as it goes to tiny_http, with its share of the bytes in flight. Bytes after it wait their turn.
     fn read_body(&mut self, head: &mut Head) -> Result<(Vec<u8>, Share), End> {
-        let door = &self.wire.door;
+        let (door, wire) = (&self.door, self.entry.guest().wire());
         let began = Instant::now();
         let here = head.body.min(self.filled - head.size);
         let used = head.size + here;
@@ -173,7 +161,7 @@ impl Client {
         self.inbox.copy_within(used..self.filled, 0);
         self.filled -= used;
         if head.expects_continue && here < head.body {
-            self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         let mut share = door.bodies.nothing();
         let (mut read, mut room) = (here, here);
@@ -194,102 +182,69 @@ impl Client {
             if began.elapsed() >= patience {
                 return Err(Refusal { status: 408, detail: "the request's body did not arrive in time" }.into());
             }
-            read += self.wire.receive(&mut request[start + read..])?;
+            read += heard(door, wire.hear(&mut request[start + read..], TICK))?;
         }
     }
 
     /// Answers without looking at the body, and without a handler. The connection goes on if nothing of it is still to come.
-    fn turn_away(&mut self, mut head: Head, reply: Reply) -> Result<(), End> {
+    fn turn_away(&mut self, head: Head, reply: Reply) -> Result<(), End> {
         let used = head.size + head.body;
+        let keep_alive = used <= self.filled && head.keep_alive && !self.door.closing.is_begun();
         if used <= self.filled {
             self.inbox.copy_within(used..self.filled, 0);
             self.filled -= used;
-        } else {
-            head.keep_alive = false;
         }
-        reply.print(HTTPVersion(1, 0), head.head_only, &mut self.answer);
-        self.send_answer(&head)
-    }
-
-    fn send_answer(&mut self, head: &Head) -> Result<(), End> {
-        let version = self.answer.get_mut(..8).filter(|version| *version == b"HTTP/1.0");
-        let version = version.ok_or(Refusal { status: 502, detail: "the service's answer was not understood" })?;
-        version.copy_from_slice(b"HTTP/1.1");
-        let keep_alive = head.keep_alive && !self.wire.door.closing.load(Relaxed);
-        if !keep_alive {
-            set_connection(&mut self.answer, "close");
-        } else if head.is_old {
-            set_connection(&mut self.answer, "keep-alive");
-        }
-        self.wire.send(&self.answer)?;
-        self.answer.clear();
-        self.answer.shrink_to(KEPT_ANSWER);
+        let Head { head_only, is_old, .. } = head;
+        let answer = reply.into_bytes(Terms { head_only, keep_alive, is_old });
+        self.wire().send(&answer)?;
         if keep_alive { Ok(()) } else { Err(End::Answered) }
     }
-}
 
-/// The client's socket, whose calls come back at least every tick.
-struct Wire {
-    stream: Arc<TcpStream>,
-    door: Arc<Door>,
-}
-
-impl Wire {
-    /// One read: the number of bytes that came, 0 after a tick without any.
-    fn receive(&self, into: &mut [u8]) -> Result<usize, End> {
-        if self.door.cut.load(Relaxed) {
-            return Err(End::Silent);
-        }
-        match (&*self.stream).read(into) {
-            Ok(0) => Err(End::Silent),
-            Ok(n) => Ok(n),
-            Err(e) if is_tick(&e) => Ok(0),
-            Err(_) => Err(End::Silent),
-        }
-    }
-
-    /// Whether the client has closed its sending side, which is all there is to see of one that has gone.
-    fn is_closed(&self) -> bool {
-        let waiting = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
-        let closed = match waiting {
-            Ok(n) => n == 0,
-            Err(e) => !is_tick(&e),
-        };
-        // In any case back to blocking: who only closed its sending side still gets its answer.
-        self.stream.set_nonblocking(false).is_err() || closed
-    }
-
-    fn send(&self, mut bytes: &[u8]) -> Result<(), End> {
-        let deadline = Instant::now() + self.door.limits.write_time;
+    /// Waits until the request in hand is answered. It listens to the client meanwhile: mostly the next that happens here
+    /// is its next request, after the answer, and this thread sleeps until then.
+    fn wait_for_answer(&mut self, deadline: Instant) -> Result<(), End> {
+        let guest = Arc::clone(self.entry.guest());
+        let mut tick = TICK;
         loop {
-            match (&*self.stream).write(bytes) {
-                Ok(n) => bytes = &bytes[n..],
-                Err(e) if is_tick(&e) => {}
-                Err(_) => return Err(End::Silent),
+            let turn = guest.turn();
+            match turn {
+                Turn::Idle | Turn::Speaking => return Ok(()),
+                Turn::Over => return Err(End::Answered),
+                Turn::Handling(_) | Turn::Answering => {}
             }
-            if bytes.is_empty() {
-                return Ok(());
+            let left = deadline.saturating_duration_since(Instant::now());
+            let unknown = if self.door.closing.is_cut() {
+                Some("the service is shutting down; whether the request took effect is unknown")
+            } else {
+                left.is_zero()
+                    .then_some("the service did not answer in time; whether the request took effect is unknown")
+            };
+            if let Some(detail) = unknown
+                && guest.give_up()
+            {
+                return Err(Refusal { status: if left.is_zero() { 504 } else { 503 }, detail }.into());
             }
-            if self.door.cut.load(Relaxed) || Instant::now() >= deadline {
-                return Err(End::Silent);
+            if self.filled > 0 || guest.has_left() {
+                // It has said what comes next, or nothing more will.
+                guest.wait(turn, TICK);
+                continue;
+            }
+            match guest.wire().hear(&mut self.inbox, tick.min(left)) {
+                Heard::Bytes(n) => self.filled = n,
+                Heard::Nothing => tick = LONG_TICK.min(2 * tick),
+                // Who only closed its sending side still gets its answer.
+                Heard::End => guest.leave(),
             }
         }
     }
+}
 
-    /// After the last answer: reads on for a moment, because closing a socket with unread bytes resets it, and the
-    /// client might lose the answer.
-    fn linger(&self, scrap: &mut [u8]) {
-        let deadline = Instant::now() + LINGER_TIME;
-        let mut thrown_away = 0;
-        if self.stream.shutdown(Shutdown::Write).is_err() {
-            return;
-        }
-        while thrown_away < LINGER_BYTES && Instant::now() < deadline {
-            match self.receive(scrap) {
-                Ok(0) if self.door.closing.load(Relaxed) => return,
-                Ok(n) => thrown_away += n,
-                Err(_) => return,
-            }
-        }
+/// The number of bytes that came, 0 after a tick without any.
+fn heard(door: &Door, heard: Heard) -> Result<usize, End> {
+    match heard {
+        _ if door.closing.is_cut() => Err(End::Silent),
+        Heard::Bytes(n) => Ok(n),
+        Heard::Nothing => Ok(0),
+        Heard::End => Err(End::Silent),
     }
 }

@@ -191,7 +191,11 @@ mod tests {
     use crossbeam_channel::{bounded, unbounded};
 
     use super::*;
+    use crate::http::exchange::GUEST_FIELD;
+    use crate::http::guest::tests::{TERMS, enter};
     use crate::http::private_dir::PrivateDir;
+    use crate::http::quota::Quota;
+    use crate::http::reply::Terms;
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -209,24 +213,28 @@ mod tests {
             drop(exchange);
         };
         let cap = CREW_MIN + 8;
-        let crew =
-            Crew::start_with_period("test", &tiny, Arc::new(handler), Arc::default(), cap, Duration::from_millis(20));
+        let (guests, quota) = (Arc::<Guests>::default(), Quota::new(0));
+        let period = Duration::from_millis(20);
+        let crew = Crew::start_with_period("test", &tiny, Arc::new(handler), Arc::clone(&guests), cap, period);
         let threads = || lock(&crew.team.roll).threads;
         // One more request than there may be threads. They come one at a time, so that tiny_http loses none.
         let mut clients = Vec::new();
         for n in 0..=cap {
-            let mut client = UnixStream::connect(dir.socket()).expect("a connection");
-            client.write_all(b"GET / HTTP/1.0\r\nX-Peer: 127.0.0.1:1\r\n\r\n").expect("a request");
-            clients.push(client);
+            let (entry, client) = enter(&guests);
+            entry.guest().ask(Terms { keep_alive: false, ..TERMS }, quota.nothing());
+            let mut upstream = UnixStream::connect(dir.socket()).expect("a connection");
+            let request = format!("GET / HTTP/1.0\r\n{GUEST_FIELD}: {}\r\n\r\n", entry.number());
+            upstream.write_all(request.as_bytes()).expect("a request");
+            clients.push((entry, client));
             let came = entered.recv_timeout(if n < cap { PATIENCE } else { Duration::from_millis(100) });
             assert_eq!(came.is_ok(), n < cap, "request {n}");
         }
         assert_eq!(threads(), cap);
         drop(gate);
-        for client in &mut clients {
+        for (_, client) in &mut clients {
             let mut answer = String::new();
             client.read_to_string(&mut answer).expect("an answer");
-            assert!(answer.starts_with("HTTP/1.0 500 "), "{answer}");
+            assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
         }
         let began = Instant::now();
         while threads() > CREW_MIN {

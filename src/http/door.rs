@@ -2,7 +2,7 @@
 //! accepting because of one client, one failed thread or a lack of file descriptors.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -11,6 +11,7 @@ use socket2::SockRef;
 
 use super::caps::DoorLimits;
 use super::client::Client;
+use super::closing::Closing;
 use super::guard::Guard;
 use super::guest::Guests;
 use super::porter::Porter;
@@ -36,10 +37,8 @@ pub struct Door {
     pub seats: Arc<Quota>,
     /// One for each byte of a body in flight.
     pub bodies: Arc<Quota>,
-    /// Requests in hand are answered, and each connection is closed after its answer.
-    pub closing: AtomicBool,
-    /// Nobody is waited for any more.
-    pub cut: Arc<AtomicBool>,
+    /// How far its end has come.
+    pub closing: Arc<Closing>,
 }
 
 /// The open listener and the thread that accepts on it.
@@ -93,7 +92,7 @@ impl Entrance {
                 return;
             }
             match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer),
+                Ok((stream, _)) => self.admit(stream),
                 // The client went away before its turn.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(e) if e.kind() == ErrorKind::InvalidInput => {
@@ -107,14 +106,14 @@ impl Entrance {
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+    fn admit(&self, stream: TcpStream) {
         let Some(seat) = self.door.seats.take(1) else {
             return self.porter.see_off(stream);
         };
         let door = Arc::clone(&self.door);
         let thread = thread::Builder::new().name(format!("{}-client", door.name)).stack_size(HTTP_STACK);
         let spawned = thread.spawn(move || {
-            if let Ok(client) = Client::new(stream, peer, door) {
+            if let Ok(client) = Client::new(stream, door) {
                 client.serve();
             }
             // Only now, when its socket is closed.

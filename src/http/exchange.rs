@@ -1,59 +1,68 @@
 //! One request in hand, from the moment a handler thread has it whole until it is answered. Must never be lost without
 //! an answer: dropped unanswered (a panic, a bug) it answers 500.
 
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tiny_http::{Request, Response};
+use tiny_http::{Header, Method, Request, Response};
 
 use super::guest::{Guest, Guests};
 use super::reply::Refusal;
 pub use super::reply::Reply;
 
-/// Carries the client's address and its number among the guests from the door. The door drops whatever a client sends under this name, and sends a
-/// request without it only as a ping.
-pub(super) const PEER_FIELD: &str = "X-Peer";
+/// Carries the client's number among the guests from the door. The door drops whatever a client sends under this name, and
+/// sends a request without it only as a ping.
+pub(super) const GUEST_FIELD: &str = "X-Guest";
 
 /// A request and the means to answer it. It may move to another thread and be answered there, later.
 pub struct Exchange {
-    request: Option<Request>,
+    method: Method,
+    target: String,
+    fields: Vec<Header>,
     body: Vec<u8>,
-    guest: Option<Arc<Guest>>,
+    guest: Arc<Guest>,
+    answered: bool,
 }
 
 impl Exchange {
-    /// Takes over a request and reads its whole body: a reply to a half-read one could block both sides. None when there
-    /// is nothing for a handler: a ping, answered here, or a request whose end the door did not deliver.
+    /// Takes over a request and reads its whole body, so that the connection it came on is free for the next. None when
+    /// there is nothing for a handler: a ping, answered here, a request whose end the door did not deliver, or one whose
+    /// client was told that it is not waited for any more.
     pub(super) fn receive(mut request: Request, guests: &Guests) -> Option<Exchange> {
-        let Some(peer) = field(&request, PEER_FIELD) else {
+        let Some(number) = field(request.headers(), GUEST_FIELD) else {
             // A ping that cannot be answered is the door's to notice.
             let _ = request.respond(Response::empty(204));
             return None;
         };
-        let guest = peer.split_once(' ').and_then(|(_, number)| guests.find(number.parse().ok()?));
+        let guest = number.parse().ok().and_then(|number| guests.find(number));
         let mut body = vec![0; request.body_length().unwrap_or(0)];
-        request.as_reader().read_exact(&mut body).ok()?;
-        Some(Exchange { request: Some(request), body, guest })
+        let whole = request.as_reader().read_exact(&mut body).is_ok();
+        let (method, target, fields) = (request.method().clone(), request.url().to_owned(), request.headers().to_vec());
+        // The answer goes to the guest: nothing is written here.
+        drop(request.into_writer());
+        let guest = guest.filter(|_| whole)?;
+        Some(Exchange { method, target, fields, body, guest, answered: false })
     }
 
     /// The method, as sent: `GET`, `POST`, …
     pub fn method(&self) -> &str {
-        self.request().method().as_str()
+        self.method.as_str()
     }
 
     /// Path and query as the client sent them: starts with `/`, visible ASCII, nothing decoded.
     pub fn target(&self) -> &str {
-        self.request().url()
+        &self.target
     }
 
     /// The value of the first header of this name, in whatever case; None when there is none.
     pub fn header(&self, name: &str) -> Option<&str> {
-        field(self.request(), name)
+        field(&self.fields, name)
     }
 
     /// The values of all headers of this name, in their order.
     pub fn headers<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
-        fields(self.request(), name)
+        fields(&self.fields, name)
     }
 
     /// The whole body.
@@ -61,56 +70,45 @@ impl Exchange {
         &self.body
     }
 
-    /// The client's address.
+    /// The client's address; None: it is gone.
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.header(PEER_FIELD)?.split(' ').next()?.parse().ok()
+        self.guest.peer()
     }
 
     /// Lets go of the body, and of its share of the bytes in flight: for a request that will be answered much later.
     pub fn free_body(&mut self) {
         self.body = Vec::new();
-        if let Some(guest) = &self.guest {
-            guest.set_body(None);
-        }
+        self.guest.free_body();
     }
 
-    /// Whether the client has gone, or at least closed its sending side; known within the door's [`LONG_TICK`] and a moment.
-    ///
-    /// [`LONG_TICK`]: crate::limits::LONG_TICK
+    /// Whether the client has gone, or at least closed its sending side.
     pub fn client_left(&self) -> bool {
-        self.guest.as_ref().is_some_and(|guest| guest.has_left())
+        self.guest.has_left()
     }
 
-    /// Answers. Does not wait for the client: the door takes the reply in at once and deals with slow readers.
+    /// Answers. Does not wait for the client: a slow reader is left to a thread of its own.
     pub fn reply(mut self, reply: Reply) {
         self.answer(reply.checked());
     }
 
-    fn request(&self) -> &Request {
-        self.request.as_ref().expect("only reply and drop take the request out, and nothing comes after them")
-    }
-
     fn answer(&mut self, reply: Reply) {
-        if let Some(request) = self.request.take() {
-            // A door that does not listen any more has told its client so.
-            let _ = request.respond(reply.into_response());
+        if !mem::replace(&mut self.answered, true) {
+            self.guest.answer(reply);
         }
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if self.request.is_some() {
-            self.answer(Refusal::UNANSWERED.into());
-        }
+        self.answer(Refusal::UNANSWERED.into());
     }
 }
 
-fn field<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    fields(request, name).next()
+fn field<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
+    fields(headers, name).next()
 }
 
-fn fields<'a>(request: &'a Request, name: &str) -> impl Iterator<Item = &'a str> {
-    let found = request.headers().iter().filter(move |h| h.field.as_str().as_str().eq_ignore_ascii_case(name));
+fn fields<'a>(headers: &'a [Header], name: &str) -> impl Iterator<Item = &'a str> {
+    let found = headers.iter().filter(move |h| h.field.as_str().as_str().eq_ignore_ascii_case(name));
     found.map(|h| h.value.as_str())
 }

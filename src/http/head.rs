@@ -1,9 +1,9 @@
 //! Request heads: finds where one ends, refuses everything two readers could understand differently, and rewrites the
-//! rest for tiny_http. Must never panic on any bytes, and never pass on framing, hop-by-hop or peer fields of a client.
+//! rest for tiny_http. Must never panic on any bytes, and never pass on framing, hop-by-hop or guest fields of a client.
 
 use std::ops::Range;
 
-use super::exchange::PEER_FIELD;
+use super::exchange::GUEST_FIELD;
 use super::reply::Refusal;
 use crate::limits::{HEAD_BYTES, HEAD_FIELDS};
 
@@ -70,8 +70,8 @@ pub fn find_end(bytes: &[u8], seen: usize) -> Result<Option<usize>, Refusal> {
     if bytes.len() < HEAD_BYTES { Ok(None) } else { Err(too_large("the request's head is too long")) }
 }
 
-/// Reads the head that begins `bytes`; None while it is not complete. `peer` is the client's address.
-pub fn parse(bytes: &[u8], peer: &str, body_limit: usize) -> Result<Option<Head>, Refusal> {
+/// Reads the head that begins `bytes`; None while it is not complete. `guest` is the client's number.
+pub fn parse(bytes: &[u8], guest: &str, body_limit: usize) -> Result<Option<Head>, Refusal> {
     let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let size = match request.parse(bytes) {
@@ -85,7 +85,16 @@ pub fn parse(bytes: &[u8], peer: &str, body_limit: usize) -> Result<Option<Head>
     }
     let is_old = request.version == Some(0);
     let mut reading = Reading::new(size);
-    reading.forward(&[method, " ", target, " HTTP/1.0\r\nConnection: keep-alive\r\n", PEER_FIELD, ": ", peer, "\r\n"]);
+    reading.forward(&[
+        method,
+        " ",
+        target,
+        " HTTP/1.0\r\nConnection: keep-alive\r\n",
+        GUEST_FIELD,
+        ": ",
+        guest,
+        "\r\n",
+    ]);
     for field in request.headers.iter() {
         reading.field(field.name, visible(field.value)?, body_limit)?;
     }
@@ -123,7 +132,7 @@ struct Reading {
 
 impl Reading {
     fn new(size: usize) -> Reading {
-        // Room for what is added: the peer, keep-alive and the length.
+        // Room for what is added: the guest, keep-alive and the length.
         let forward = Vec::with_capacity(size + 160);
         Reading {
             seen: [0; SINGLE.len()],
@@ -162,7 +171,7 @@ impl Reading {
                 self.close |= token.eq_ignore_ascii_case("close");
                 self.keep_alive |= token.eq_ignore_ascii_case("keep-alive");
             }
-        } else if !["keep-alive", "te", "trailer", "upgrade", "proxy-connection", PEER_FIELD].iter().any(|hop| is(hop))
+        } else if !["keep-alive", "te", "trailer", "upgrade", "proxy-connection", GUEST_FIELD].iter().any(|hop| is(hop))
         {
             if is("host") && !value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%".contains(&b)) {
                 return Err(bad("the Host field is not a name with an optional port"));

@@ -4,7 +4,6 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,7 +57,7 @@ fn work(leaving: &Receiver<TcpStream>, door: &Door) {
                 memory::give_back();
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) if lingering.is_empty() || door.cut.load(Relaxed) => return,
+            Err(RecvTimeoutError::Disconnected) if lingering.is_empty() || door.closing.is_cut() => return,
             Err(RecvTimeoutError::Disconnected) => thread::sleep(ROUND),
         }
         lingering.retain_mut(|(stream, deadline)| Instant::now() < *deadline && is_still_sending(stream));

@@ -4,16 +4,18 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::exchange::Reply;
+use super::shown::to_json;
 use crate::limits::DETAIL_CHARS;
 use crate::store::StoreError;
 use crate::task::TaskId;
 
 /// A reply with a JSON body.
-pub fn json_reply(status: u16, body: &Value) -> Reply {
-    Reply { status, headers: vec![("Content-Type", "application/json".into())], body: body.to_string().into_bytes() }
+pub fn json_reply(status: u16, body: &impl Serialize) -> Reply {
+    Reply { status, headers: vec![("Content-Type", "application/json".into())], body: to_json(body) }
 }
 
 /// A problem without further members.

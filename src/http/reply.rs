@@ -1,9 +1,10 @@
 //! Replies: what a handler, or the door itself, says to a client. Must never let a header out whose value could end
 //! its own line.
 
-use std::io::Cursor;
+use std::time::SystemTime;
 
-use tiny_http::{HTTPVersion, Header, Response, StatusCode};
+use httpdate::fmt_http_date;
+use tiny_http::StatusCode;
 
 use crate::limits::REPLY_BYTES;
 use crate::log;
@@ -18,6 +19,9 @@ const ALWAYS: [(&str, &str); 6] = [
     ("X-Frame-Options", "DENY"),
     ("Referrer-Policy", "no-referrer"),
 ];
+
+/// Room for the head of an answer, bytes: most have less.
+const HEAD_ROOM: usize = 512;
 
 /// One reply. `Content-Type` is one of its headers; the length, the date and what keeps the connection are added later.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,21 +59,37 @@ impl Reply {
         }
     }
 
-    /// Appends the whole answer, `head_only` for HEAD, as tiny_http would send it.
-    pub(super) fn print(self, version: HTTPVersion, head_only: bool, answer: &mut Vec<u8>) {
-        // Writing into memory does not fail.
-        let _ = self.into_response().raw_print(answer, version, &[], head_only, None);
+    /// The whole answer, for the client's socket.
+    pub(super) fn into_bytes(self, terms: Terms) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_ROOM + self.body.len());
+        let mut put = |parts: &[&str]| parts.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
+        put(&["HTTP/1.1 ", &self.status.to_string(), " ", StatusCode(self.status).default_reason_phrase(), "\r\n"]);
+        if !terms.keep_alive {
+            put(&["Connection: close\r\n"]);
+        } else if terms.is_old {
+            put(&["Connection: keep-alive\r\n"]);
+        }
+        put(&["Date: ", &fmt_http_date(SystemTime::now()), "\r\n"]);
+        self.headers.iter().for_each(|(name, value)| put(&[name, ": ", value, "\r\n"]));
+        let always = ALWAYS.iter().filter(|(name, _)| !self.headers.iter().any(|(own, _)| own == name));
+        always.for_each(|(name, value)| put(&[name, ": ", value, "\r\n"]));
+        put(&["Content-Length: ", &self.body.len().to_string(), "\r\n\r\n"]);
+        if !terms.head_only {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
     }
+}
 
-    /// The reply as tiny_http sends it, always with its length.
-    pub(super) fn into_response(self) -> Response<Cursor<Vec<u8>>> {
-        let own = self.headers.iter().map(|(name, value)| (*name, value.as_str()));
-        let always = ALWAYS.into_iter().filter(|(name, _)| !self.headers.iter().any(|(own, _)| own == name));
-        let headers = own.chain(always).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
-        let length = self.body.len();
-        Response::new(StatusCode(self.status), headers, Cursor::new(self.body), Some(length), None)
-            .with_chunked_threshold(usize::MAX)
-    }
+/// How a request is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// HEAD: without the body.
+    pub head_only: bool,
+    /// The connection goes on.
+    pub keep_alive: bool,
+    /// HTTP/1.0: must be told that the connection is kept.
+    pub is_old: bool,
 }
 
 /// Why the door itself answers, and closes the connection after it.
@@ -88,10 +108,7 @@ impl Refusal {
 
     /// The whole answer, for the client's socket; `head_only` for HEAD.
     pub(super) fn into_bytes(self, head_only: bool) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(512);
-        Reply::from(self).print(HTTPVersion(1, 1), head_only, &mut bytes);
-        set_connection(&mut bytes, "close");
-        bytes
+        Reply::from(self).into_bytes(Terms { head_only, keep_alive: false, is_old: false })
     }
 }
 
@@ -105,13 +122,6 @@ impl From<Refusal> for Reply {
         }
         Reply { status, headers, body: problem.to_string().into_bytes() }
     }
-}
-
-/// Adds a `Connection` header to a whole answer, which must have none (tiny_http never sends one).
-pub(super) fn set_connection(answer: &mut Vec<u8>, value: &str) {
-    let after_status_line = answer.iter().position(|&b| b == b'\n').map_or(0, |at| at + 1);
-    let header = format!("Connection: {value}\r\n");
-    answer.splice(after_status_line..after_status_line, header.into_bytes());
 }
 
 #[cfg(test)]
@@ -143,8 +153,7 @@ mod tests {
     fn what_a_reply_says_itself_is_not_said_twice() {
         let mut reply = with_header("/");
         reply.headers.push(("Cache-Control", "no-cache".into()));
-        let mut bytes = Vec::new();
-        reply.into_response().raw_print(&mut bytes, HTTPVersion(1, 1), &[], false, None).expect("memory");
+        let bytes = reply.into_bytes(Terms { head_only: false, keep_alive: true, is_old: false });
         let text = String::from_utf8(bytes).expect("ASCII");
         assert_eq!(text.matches("Cache-Control").count(), 1, "{text}");
         assert!(text.contains("no-cache") && text.contains("nosniff") && text.contains("DENY"), "{text}");

@@ -6,11 +6,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use super::caps::DoorLimits;
+use super::closing::Closing;
 use super::crew::Crew;
 use super::door::{Door, Gate};
 use super::exchange::Exchange;
@@ -53,18 +53,17 @@ impl Server {
         let tiny = Arc::new(tiny);
         let guests = Arc::<Guests>::default();
         let crew = Crew::start(name, &tiny, handler, Arc::clone(&guests), limits.connections + CREW_SPARE);
-        let cut = Arc::new(AtomicBool::new(false));
+        let closing = Arc::<Closing>::default();
         let door = Arc::new(Door {
             name,
-            pool: Pool::start(dir.socket(), Arc::clone(&cut))?,
+            pool: Pool::start(dir.socket(), Arc::clone(&closing))?,
             guests,
             seats: Quota::new(limits.connections),
             // One body of the largest size fits, whatever was configured.
             bodies: Quota::new(limits.bodies.max(limits.body)),
             limits,
             guard,
-            closing: AtomicBool::new(false),
-            cut,
+            closing,
         });
         let gate = Gate::open(listener, Arc::clone(&door))?;
         Ok(Server { address, gate: Mutex::new(Some(gate)), door, crew, tiny: Some(tiny), _dir: dir })
@@ -91,11 +90,12 @@ impl Server {
 
     fn end(&mut self, patience: Duration) -> usize {
         self.stop_accepting();
-        self.door.closing.store(true, Relaxed);
+        self.door.closing.begin();
         self.door.guests.wake_idle();
         let cut_off = self.door.seats.wait_until_free(Instant::now() + patience);
-        self.door.pool.cut_off();
-        // Who waits for an answer is woken, the others look up at the next tick; a handler that does not return is left behind.
+        self.door.closing.cut();
+        // A handler that does not return is left behind.
+        self.door.guests.wake_all();
         let deadline = Instant::now() + 4 * TICK;
         self.door.seats.wait_until_free(deadline);
         self.door.pool.trim(Duration::ZERO);

@@ -1,19 +1,21 @@
 //! The actions of the public listener: parse, act, reply. What they may do and when is the service's business.
 
-use serde_json::{Map, Value, json};
-
 use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
 
 use super::exchange::{Exchange, Reply};
 use super::problem::{self, json_reply};
 use super::routes::Answer;
+use super::shown::{Receipt, Shown, to_json};
 use super::submission::Submission;
 use super::waiters::Pending;
 use super::{batch, prefer};
 use crate::limits::{BATCH_LINES, KEY_BYTES};
 use crate::service::{Accepted, Once, Rejected, Service};
 use crate::store::{Cancelled, TaskRow};
-use crate::task::{Status, TaskId};
+use crate::task::TaskId;
 
 /// Names a submission, so that repeating it makes no second task.
 const KEY_FIELD: &str = "Idempotency-Key";
@@ -72,21 +74,17 @@ fn submit_batch(service: &Service, exchange: &Exchange) -> Result<Reply, Reply> 
     }
     let texts = batch::parse(exchange.body()).map_err(problem::bad_request)?;
     let accepted = service.submit_all(texts).map_err(rejected)?;
-    let lines: Vec<String> = accepted.iter().map(|task| accepted_json(task).to_string() + "\n").collect();
-    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body: lines.concat().into_bytes() })
+    let mut body = Vec::new();
+    for task in &accepted {
+        body.extend(to_json(&Receipt(task)));
+        body.push(b'\n');
+    }
+    Ok(Reply { status: 202, headers: vec![("Content-Type", BATCH.into())], body })
 }
 
 fn created(accepted: Accepted) -> (TaskId, Reply) {
-    let reply = task_accepted(&accepted.id, &accepted_json(&accepted));
+    let reply = task_accepted(&accepted.id, &Receipt(&accepted));
     (accepted.id, reply)
-}
-
-fn accepted_json(accepted: &Accepted) -> Value {
-    let queue = json!({
-        "position": accepted.position,
-        "expected_wait_ms": accepted.expected_wait.as_millis() as u64,
-    });
-    json!({"id": accepted.id.as_str(), "status": Status::Queued.as_str(), "queue": queue})
 }
 
 /// The task of an earlier request with the same key, as it is now.
@@ -98,7 +96,7 @@ fn replayed(service: &Service, id: TaskId) -> Result<(TaskId, Reply), Reply> {
     Ok((id, reply))
 }
 
-fn task_accepted(id: &TaskId, body: &Value) -> Reply {
+fn task_accepted(id: &TaskId, body: &impl Serialize) -> Reply {
     let mut reply = json_reply(202, body);
     reply.headers.push(("Location", format!("/tasks/{}", id.to_segment())));
     reply
@@ -129,7 +127,7 @@ pub fn show(service: &Service, exchange: &Exchange, id: &TaskId) -> Answer {
 
 /// A task as clients see it.
 pub(super) fn shown(row: &TaskRow) -> Reply {
-    json_reply(200, &task_json(row))
+    json_reply(200, &Shown(row))
 }
 
 /// `POST /tasks/{id}/cancel` and `DELETE /tasks/{id}`: 202 when it is cancelled or asked to stop, 409 when it is too late.
@@ -154,27 +152,6 @@ fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-fn task_json(row: &TaskRow) -> Value {
-    let mut task = Map::new();
-    let mut put = |name: &str, value: Value| drop(task.insert(name.into(), value));
-    put("id", json!(row.id.as_str()));
-    put("status", json!(row.status));
-    put("words", json!(row.counts.words));
-    put("bytes", json!(row.counts.bytes));
-    put("runes", json!(row.counts.runes));
-    if let Some(reason) = &row.failure_reason {
-        put("failure_reason", json!(reason));
-    }
-    put("cancel_requested", json!(row.cancel_requested));
-    put("created_at", json!(row.created_at));
-    for (name, time) in [("started_at", &row.started_at), ("finished_at", &row.finished_at)] {
-        if let Some(time) = time {
-            put(name, json!(time));
-        }
-    }
-    Value::Object(task)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -189,6 +166,6 @@ mod tests {
             position: usize::MAX,
             expected_wait: Duration::from_millis(u64::MAX),
         };
-        assert!((accepted_json(&longest).to_string().len() + 1) * BATCH_LINES <= REPLY_BYTES);
+        assert!((to_json(&Receipt(&longest)).len() + 1) * BATCH_LINES <= REPLY_BYTES);
     }
 }

@@ -120,7 +120,10 @@ impl<'a> Room<'a> {
             Some(Message::Park(parked)) => {
                 let id = parked.pending.id.clone();
                 self.service.watch().add(&id);
-                self.due.insert(id.clone());
+                // What is in our hands has not ended, and gives a hint when it leaves them.
+                if !self.service.holds(&id) {
+                    self.due.insert(id.clone());
+                }
                 self.parked.entry(id).or_default().push(*parked);
             }
             Some(Message::Close) => self.closing = true,

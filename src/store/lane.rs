@@ -2,19 +2,20 @@
 //! waits on the channel and does it in ONE statement, so that many callers share one commit (one fsync). An idle lane
 //! adds no wait: a lone caller is a batch of one.
 //!
-//! A caller waits for its reply with a deadline, whatever the server does; the thread in the silent backend is left
+//! A caller waits for its results with a deadline, whatever the server does; the thread in the silent backend is left
 //! behind and a stand-in takes over its work. What a caller that gave up is told — nothing happened, or nobody knows —
-//! is decided by one atomic state shared with the thread.
+//! is decided by where its wish stands in the [`Call`] that both share.
 //!
 //! Never here: which statement, and what a result means. That is the [`Operation`]'s.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::error::StoreError;
 use super::session::{Pool, Session};
@@ -44,34 +45,83 @@ pub struct Lane<O: Operation> {
 }
 
 /// What one caller wants, all of it in one message: the thread that takes it has all of it for its statement.
-type Order<O> = Vec<(<O as Operation>::Input, Caller<<O as Operation>::Output>)>;
+type Order<O> = Vec<(<O as Operation>::Input, Wish<<O as Operation>::Output>)>;
 
-/// Where a caller's wish stands.
-const WAITING: u8 = 0;
-const BEGUN: u8 = 1;
-const LEFT: u8 = 2;
-
-struct Caller<T> {
-    state: Arc<AtomicU8>,
-    /// Which of its caller's wishes it is.
-    place: usize,
-    reply: Sender<(usize, Result<T, StoreError>)>,
+/// One call, shared by its caller and the thread that has its order. No channel: a crowd of callers must sleep, and a channel's
+/// receiver looks again and again before it does.
+struct Call<T> {
+    wishes: Mutex<Wishes<T>>,
+    settled: Condvar,
 }
 
-impl<T> Caller<T> {
+struct Wishes<T> {
+    stand: Vec<Stand<T>>,
+    /// Of which the caller still waits for so many.
+    open: usize,
+}
+
+/// Where a wish stands.
+enum Stand<T> {
+    Waiting,
+    Begun,
+    Done(Result<T, StoreError>),
+    /// Its caller waits no more.
+    Left,
+}
+
+/// The thread's end of one wish. Dropped without an answer, by a panic, it leaves the wish as it stood.
+struct Wish<T> {
+    call: Arc<Call<T>>,
+    place: usize,
+    answered: bool,
+}
+
+impl<T> Wish<T> {
+    /// Changes where the wish stands, if `from` says that it is there.
+    fn turn(&self, from: fn(&Stand<T>) -> bool, to: Stand<T>) -> bool {
+        let mut wishes = lock(&self.call.wishes);
+        let stand = &mut wishes.stand[self.place];
+        let turns = from(stand);
+        if turns {
+            *stand = to;
+        }
+        turns
+    }
+
     /// Takes the wish up, unless its caller has left.
     fn begin(&self) -> bool {
-        self.state.compare_exchange(WAITING, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.turn(|stand| matches!(stand, Stand::Waiting), Stand::Begun)
     }
 
     /// Puts a wish back whose statement did nothing; false when its caller has left meanwhile.
     fn put_back(&self) -> bool {
-        self.state.compare_exchange(BEGUN, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.turn(|stand| matches!(stand, Stand::Begun), Stand::Waiting)
     }
 
-    fn answer(&self, result: Result<T, StoreError>) {
+    fn answer(mut self, result: Result<T, StoreError>) {
+        self.settle(Some(result));
+    }
+
+    fn settle(&mut self, result: Option<Result<T, StoreError>>) {
+        self.answered = true;
+        let mut wishes = lock(&self.call.wishes);
+        let stand = &mut wishes.stand[self.place];
         // A caller that has left needs no answer: it was told that the outcome is unknown.
-        let _ = self.reply.send((self.place, result));
+        if let (Stand::Begun, Some(result)) = (&stand, result) {
+            *stand = Stand::Done(result);
+        }
+        wishes.open -= 1;
+        if wishes.open == 0 {
+            self.call.settled.notify_one();
+        }
+    }
+}
+
+impl<T> Drop for Wish<T> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.settle(None);
+        }
     }
 }
 
@@ -131,32 +181,37 @@ impl<O: Operation> Lane<O> {
 
     fn call_all_within(&self, patience: Duration, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
         let deadline = Instant::now() + patience;
-        let (reply, answers) = bounded(inputs.len());
-        let states: Vec<Arc<AtomicU8>> = inputs.iter().map(|_| Arc::new(AtomicU8::new(WAITING))).collect();
-        let caller = |place: usize| Caller { state: states[place].clone(), place, reply: reply.clone() };
-        let order = inputs.into_iter().enumerate().map(|(place, input)| (input, caller(place))).collect();
-        drop(reply);
+        let stand = inputs.iter().map(|_| Stand::Waiting).collect();
+        let call = Arc::new(Call { wishes: Mutex::new(Wishes { stand, open: inputs.len() }), settled: Condvar::new() });
+        let wish = |place| Wish { call: Arc::clone(&call), place, answered: false };
+        let order = inputs.into_iter().enumerate().map(|(place, input)| (input, wish(place))).collect();
         // Cannot fail: the crew holds the other end for as long as the lane lives.
         let _ = self.jobs.send(order);
-        let mut results: Vec<Option<Result<O::Output, StoreError>>> = states.iter().map(|_| None).collect();
-        // It ends with the last answer, with the deadline, or when a panic has taken the last of the callers away.
-        while let Ok((place, result)) = answers.recv_deadline(deadline) {
-            results[place] = Some(result);
+        let stands = call.wait_until(deadline);
+        if !stands.iter().all(|stand| matches!(stand, Stand::Done(_))) {
+            self.crew.replace_the_stuck();
         }
-        if results.iter().all(Option::is_some) {
-            return results.into_iter().flatten().collect();
-        }
-        let were: Vec<u8> = states.iter().map(|state| state.swap(LEFT, Ordering::AcqRel)).collect();
-        for (place, result) in answers.try_iter() {
-            results[place] = Some(result);
-        }
-        self.crew.replace_the_stuck();
-        let waited = format!("{} waited {} ms", O::NAME, patience.as_millis());
-        let given_up = |was: u8| match was {
-            BEGUN => StoreError::Unknown(waited.clone()),
-            _ => StoreError::NotDone(waited.clone()),
+        let waited = || format!("{} waited {} ms", O::NAME, patience.as_millis());
+        let result = |stand| match stand {
+            Stand::Done(result) => result,
+            Stand::Waiting | Stand::Left => Err(StoreError::NotDone(waited())),
+            Stand::Begun => Err(StoreError::Unknown(waited())),
         };
-        results.into_iter().zip(were).map(|(result, was)| result.unwrap_or_else(|| Err(given_up(was)))).collect()
+        stands.into_iter().map(result).collect()
+    }
+}
+
+impl<T> Call<T> {
+    /// Waits until every wish is settled, or no longer; how they stand. Those that are not done are left.
+    fn wait_until(&self, deadline: Instant) -> Vec<Stand<T>> {
+        let mut wishes = lock(&self.wishes);
+        loop {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            if wishes.open == 0 || patience.is_zero() {
+                return wishes.stand.iter_mut().map(|stand| mem::replace(stand, Stand::Left)).collect();
+            }
+            wishes = self.settled.wait_timeout(wishes, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 
@@ -173,7 +228,7 @@ impl<O: Operation> Crew<O> {
             let panicked = catch_unwind(AssertUnwindSafe(|| crew.work(&me))).is_err();
             crew.members().retain(|other| !Arc::ptr_eq(other, &me));
             if panicked {
-                crew.hire(); // its callers saw their reply channel close: outcome unknown
+                crew.hire(); // its callers' wishes were settled without a result: outcome unknown
             }
         });
         match spawned {
@@ -202,17 +257,20 @@ impl<O: Operation> Crew<O> {
 
     fn work(&self, me: &Member) {
         while let Ok(mut batch) = self.jobs.recv() {
+            // Where others wait for a processor, those who are about to ask come first, and share the statement. Where nobody
+            // does, this returns at once.
+            thread::yield_now();
             while batch.len() < O::BATCH {
                 let Ok(more) = self.jobs.try_recv() else { break };
                 batch.extend(more);
             }
-            let wanted = batch.into_iter().filter(|(_, caller)| caller.begin());
-            let (inputs, callers): (Vec<_>, Vec<_>) = wanted.unzip();
+            let wanted = batch.into_iter().filter(|(_, wish)| wish.begin());
+            let (inputs, wishes): (Vec<_>, Vec<_>) = wanted.unzip();
             if inputs.is_empty() {
                 continue;
             }
             me.set_busy(Some(Instant::now()));
-            self.serve(inputs, callers);
+            self.serve(inputs, wishes);
             me.set_busy(None);
             if me.replaced.load(Ordering::Acquire) {
                 return;
@@ -222,25 +280,25 @@ impl<O: Operation> Crew<O> {
 
     /// Does a batch and answers each caller. One bad row fails a whole statement, so after a failure that changed
     /// nothing each is tried alone: only the bad one fails.
-    fn serve(&self, inputs: Vec<O::Input>, callers: Vec<Caller<O::Output>>) {
-        let result = self.pool.session().and_then(|session| self.attempt(session, &inputs, callers.len() > 1));
+    fn serve(&self, inputs: Vec<O::Input>, wishes: Vec<Wish<O::Output>>) {
+        let result = self.pool.session().and_then(|session| self.attempt(session, &inputs, wishes.len() > 1));
         match result {
             Ok(Some(outputs)) => {
-                for (caller, output) in callers.iter().zip(outputs) {
-                    caller.answer(Ok(output));
+                for (wish, output) in wishes.into_iter().zip(outputs) {
+                    wish.answer(Ok(output));
                 }
             }
             Ok(None) => {
-                let waiting: Vec<bool> = callers.iter().map(Caller::put_back).collect();
-                for ((input, caller), waiting) in inputs.into_iter().zip(callers).zip(waiting) {
-                    if waiting && caller.begin() {
-                        self.serve(vec![input], vec![caller]);
+                let waiting: Vec<bool> = wishes.iter().map(Wish::put_back).collect();
+                for ((input, wish), waiting) in inputs.into_iter().zip(wishes).zip(waiting) {
+                    if waiting && wish.begin() {
+                        self.serve(vec![input], vec![wish]);
                     }
                 }
             }
             Err(error) => {
-                for caller in &callers {
-                    caller.answer(Err(error.clone()));
+                for wish in wishes {
+                    wish.answer(Err(error.clone()));
                 }
             }
         }

@@ -67,8 +67,8 @@ impl Operation for LookUp {
     fn run(&self, session: &mut Session, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, postgres::Error> {
         let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();
         let rows = session.query(sql::LOOK_UP, &[&id_column])?;
-        let found: HashMap<String, TaskRow> = rows.iter().map(|row| (row.get("id"), TaskRow::read(row))).collect();
-        // Several callers may ask for one task: copies, not moves.
-        Ok(ids.iter().map(|id| found.get(id.as_str()).cloned()).collect())
+        let found: HashMap<&str, &Row> = rows.iter().map(|row| (row.get("id"), row)).collect();
+        // Several callers may ask for one task.
+        Ok(ids.iter().map(|id| found.get(id.as_str()).map(|row| TaskRow::read(row))).collect())
     }
 }

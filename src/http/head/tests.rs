@@ -1,11 +1,11 @@
 use super::*;
 
-const PEER: &str = "127.0.0.1:4711";
+const GUEST: &str = "4711";
 
 /// The way a client's bytes go: the end of the head first, then its meaning.
 fn read(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
     let end = find_end(bytes, 0)?;
-    let head = parse(bytes, PEER, 1000)?;
+    let head = parse(bytes, GUEST, 1000)?;
     if let Some(head) = &head {
         assert_eq!(end, Some(head.size), "two views of one head");
     }
@@ -31,14 +31,14 @@ fn fields(fields: &str) -> u16 {
 #[test]
 fn a_sound_head_is_rewritten() {
     let text = "POST /tasks?x=[1] HTTP/1.1\r\nHost: a:80\r\nContent-Length:  7 \r\nPrefer: wait=5\r\nConnection: Foo, Close\r\n\
-                x-peer: 1.2.3.4:5\r\nTE: trailers\r\nUpgrade: h2c\r\nExpect: 100-Continue\r\n\r\n";
+                x-guest: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nExpect: 100-Continue\r\n\r\n";
     let head = accepted(&format!("{text}{{body..."));
     assert_eq!((head.method(), head.host(), head.authorization()), ("POST", Some("a:80"), None));
     assert_eq!((head.size, head.body), (text.len(), 7));
     assert!(!head.keep_alive && !head.is_old && head.expects_continue && !head.head_only);
     assert_eq!(
         String::from_utf8(head.forward).expect("ASCII"),
-        "POST /tasks?x=[1] HTTP/1.0\r\nConnection: keep-alive\r\nX-Peer: 127.0.0.1:4711\r\nHost: a:80\r\n\
+        "POST /tasks?x=[1] HTTP/1.0\r\nConnection: keep-alive\r\nX-Guest: 4711\r\nHost: a:80\r\n\
          Prefer: wait=5\r\nContent-Length: 7\r\n\r\n"
     );
 }

@@ -1,4 +1,5 @@
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use super::*;
@@ -7,99 +8,97 @@ use crate::http::private_dir::PrivateDir;
 const GOOD: &[u8] = b"HTTP/1.0 204 No Content\r\nContent-Length: 0\r\n\r\n";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A pool whose other side answers each ping well, and each request after it with `answer`; an empty one: closes.
-fn pool(dir: &PrivateDir, answer: &'static [u8]) -> Pool {
+/// A pool whose other side gives `answer` to each ping, and then reads, when it is `open`; with what it has read.
+fn pool(dir: &PrivateDir, answer: &'static [u8], open: bool) -> (io::Result<Pool>, Receiver<Vec<u8>>) {
     let listener = UnixListener::bind(dir.socket()).expect("a socket");
+    let (reading, read) = channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
+            let (mut stream, reading) = (stream.expect("a connection"), reading.clone());
             thread::spawn(move || {
-                let mut answers = std::iter::once(GOOD).chain(std::iter::repeat(answer));
-                while stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
-                    match answers.next() {
-                        Some(answer) if !answer.is_empty() => stream.write_all(answer).expect("taken"),
-                        _ => return,
-                    }
+                let mut ping = vec![0; PING.len()];
+                stream.read_exact(&mut ping).expect("a ping");
+                assert_eq!(ping, PING);
+                stream.write_all(answer).expect("taken");
+                let mut bytes = vec![0; 4096];
+                while open && stream.read(&mut bytes).is_ok_and(|n| n > 0 && reading.send(bytes[..n].to_vec()).is_ok())
+                {
                 }
             });
         }
     });
-    Pool::start(dir.socket(), Arc::new(AtomicBool::new(false))).expect("the ping is answered")
+    (Pool::start(dir.socket(), Arc::default()), read)
 }
 
-fn status(pool: &Pool, head_only: bool, time: Duration) -> u16 {
-    let mut answer = Vec::new();
-    match pool.exchange(b"GET / HTTP/1.0\r\n\r\n".to_vec(), head_only, time, &|| {}, &mut answer) {
-        Ok(()) => std::str::from_utf8(&answer[9..12]).expect("digits").parse().expect("a status"),
-        Err(refusal) => refusal.status,
-    }
+fn status(pool: &Pool, request: &[u8], time: Duration) -> u16 {
+    pool.send(request, Instant::now() + time).map_or_else(|refusal| refusal.status, |()| 200)
+}
+
+fn free(pool: &Pool) -> usize {
+    lock(&pool.state).free.len()
 }
 
 #[test]
-fn answers_out_of_step_cost_their_connection_and_no_other_request() {
-    let cases: [(&[u8], bool, u16); 9] = [
-        (GOOD, false, 204),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false, 200),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n", true, 200),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nokay", false, 502),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 99999999999\r\n\r\n", false, 502),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: two\r\n\r\nok", false, 502),
-        (b"HTTP/1.0 200 OK\r\n\r\nok", false, 502),
-        (b"nonsense\r\n\r\n", false, 502),
-        (b"", false, 502),
-    ];
-    for (answer, head_only, expected) in cases {
+fn a_connection_is_proved_by_its_ping() {
+    for (answer, sound) in [(GOOD, true), (b"HTTP/1.0 500 No\r\n\r\n", false), (b"HTTP/1.0 204", false), (b"", false)] {
         let dir = PrivateDir::create().expect("a directory");
-        let pool = pool(&dir, answer);
-        for _ in 0..3 {
-            assert_eq!(status(&pool, head_only, PATIENCE), expected, "{:?}", String::from_utf8_lossy(answer));
-            assert_eq!(lock(&pool.state).free.len(), usize::from(expected < 300));
-        }
+        assert_eq!(pool(&dir, answer, false).0.is_ok(), sound, "{:?}", String::from_utf8_lossy(answer));
     }
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_not_waited_for() {
+fn one_connection_carries_one_request_after_the_other() {
     let dir = PrivateDir::create().expect("a directory");
-    let pool = pool(&dir, b"HTTP/1.0 200 OK\r\n");
-    assert_eq!(status(&pool, false, Duration::ZERO), 504);
-    // A connection that is open already; then nobody waits any more.
-    let ready = pool.take().map_err(|refusal| refusal.status).expect("a connection");
-    lock(&pool.state).free.push_back(ready);
-    pool.cut.store(true, Relaxed);
-    assert_eq!(status(&pool, false, PATIENCE), 503);
+    let (pool, read) = pool(&dir, GOOD, true);
+    let pool = pool.expect("the ping is answered");
+    for request in [b"first", b"other"] {
+        assert_eq!(status(&pool, request, PATIENCE), 200);
+        assert_eq!(read.recv_timeout(PATIENCE).expect("it arrives"), request);
+        assert_eq!(free(&pool), 1);
+    }
 }
 
 #[test]
-fn who_waits_for_long_looks_up_less_often_and_is_woken_by_the_cut() {
+fn half_a_request_costs_its_connection_and_no_other_request() {
     let dir = PrivateDir::create().expect("a directory");
-    let pool = pool(&dir, b"HTTP/1.0 200 OK\r\n");
-    let (looking, looked) = std::sync::mpsc::channel();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let look_up = || looking.send(Instant::now()).expect("the test listens");
-            pool.exchange(b"GET / HTTP/1.0\r\n\r\n".to_vec(), false, PATIENCE, &look_up, &mut Vec::new())
-        });
-        let looks: Vec<Instant> = (0..3).map(|_| looked.recv_timeout(PATIENCE).expect("a look")).collect();
-        let pauses = [looks[1] - looks[0], looks[2] - looks[1]];
-        assert!(pauses[0] >= 2 * TICK && pauses[1] >= 4 * TICK, "{pauses:?}");
-        // Now within the longest tick.
-        pool.cut_off();
-        assert_eq!(waiting.join().expect("no panic").map_err(|refusal| refusal.status), Err(503));
-        assert!(looks[2].elapsed() < LONG_TICK / 2, "woken after {:?}", looks[2].elapsed());
+    let (pool, read) = pool(&dir, GOOD, true);
+    let pool = pool.expect("the ping is answered");
+    let (taken, long) = (pool.take().map_err(|refusal| refusal.status).expect("free"), vec![b'x'; 64 << 20]);
+    // The other side stops reading when nobody hears what it has read.
+    drop(read);
+    lock(&pool.state).free.push_back(taken);
+    assert_eq!(status(&pool, &long, PATIENCE), 502);
+    assert_eq!(free(&pool), 0);
+}
+
+#[test]
+fn a_request_that_is_not_taken_is_not_waited_for() {
+    let dir = PrivateDir::create().expect("a directory");
+    let listener = UnixListener::bind(dir.socket()).expect("a socket");
+    let other = thread::spawn(move || {
+        let mut stream = listener.accept().expect("a connection").0;
+        stream.read_exact(&mut vec![0; PING.len()]).expect("a ping");
+        stream.write_all(GOOD).expect("taken");
+        stream
     });
+    let pool = Pool::start(dir.socket(), Arc::default()).expect("the ping is answered");
+    let silent = other.join().expect("no panic");
+    let long = vec![b'x'; 64 << 20];
+    assert_eq!(status(&pool, &long, Duration::ZERO), 504);
+    assert_eq!(free(&pool), 0);
+    drop(silent);
 }
 
 #[test]
 fn connections_nobody_uses_are_closed() {
     let dir = PrivateDir::create().expect("a directory");
-    let pool = pool(&dir, GOOD);
+    let pool = pool(&dir, GOOD, true).0.expect("the ping is answered");
     let mut taken: VecDeque<Upstream> = (0..3).filter_map(|_| pool.take().ok()).collect();
-    assert_eq!((taken.len(), lock(&pool.state).free.len()), (3, 0));
+    assert_eq!((taken.len(), free(&pool)), (3, 0));
     lock(&pool.state).free.append(&mut taken);
-    pool.trim(PATIENCE);
-    assert_eq!(lock(&pool.state).free.len(), 3);
-    pool.trim(Duration::ZERO);
-    assert_eq!(lock(&pool.state).free.len(), 0);
-    assert_eq!(status(&pool, false, PATIENCE), 204);
+    assert!(!pool.trim(PATIENCE));
+    assert_eq!(free(&pool), 3);
+    assert!(pool.trim(Duration::ZERO));
+    assert_eq!(free(&pool), 0);
+    assert_eq!(status(&pool, b"next", PATIENCE), 200);
 }
