@@ -169,13 +169,15 @@ measure_tasks() {
   if wants T4 T6; then
     prepare_table
     limit_selects
-    limit_constant
+    limit_constant constant
+    limit_constant door behind-a-door
     product_reads
   fi
   if wants T5; then
     [[ -n $is_quick ]] || limit_inserts insert 32 1
     limit_inserts insert-100 8 100
-    product_batches
+    product_batches rate
+    product_batches alone --workers 1
   fi
   if wants T10; then
     product_leases one 1

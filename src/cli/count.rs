@@ -1,6 +1,7 @@
 //! `taskstats count`: the service's counting, for files and pipes, as wc does it. In constant memory, whatever it reads; must never
 //! count part of a text: a file that cannot be read to its end, is not UTF-8 or is over the limit gets no line.
 
+mod crowd;
 mod parts;
 
 use std::ffi::{OsStr, OsString};
@@ -14,6 +15,7 @@ use super::exit::{FAILED, Failure};
 use super::flags;
 use crate::log;
 use crate::task::{Counter, Counts, InvalidUtf8};
+use crowd::Crowd;
 
 const HELP: &str = "\
 Counts words, bytes and runes of UTF-8 text.
@@ -117,22 +119,27 @@ fn count_all(options: &Options, out: &mut StdoutLock, all_counted: &mut bool) ->
     let mut report = Report { out, json: options.json, column: column(&inputs), unwritten: Vec::new() };
     // Only JSON has a name for the stdin that nobody named: its objects all have the same keys.
     let named = options.json || !options.files.is_empty();
-    let mut buffer = vec![0; BUFFER];
-    let mut total = Counts::default();
-    for input in &inputs {
-        if !input.is_small() {
+    let (mut crowd, mut total) = (Crowd::new(), Counts::default());
+    let mut left = &inputs[..];
+    while let [next, ..] = left {
+        if !next.is_small() {
             report.write_out()?;
         }
-        match input.count(options.max_words, &mut buffer) {
-            Ok(counts) => {
-                total += counts;
-                report.line(if named { input.name } else { OsStr::new("") }, counts)?;
-            }
-            Err(problem) => {
-                report.write_out()?;
-                let name = if input.name == STDIN { "stdin".into() } else { input.name.to_string_lossy() };
-                log::line(format_args!("{name}: {problem}"));
-                *all_counted = false;
+        let results = crowd.count(left, options.max_words);
+        let (counted, rest) = left.split_at(results.len());
+        left = rest;
+        for (input, result) in counted.iter().zip(results) {
+            match result {
+                Ok(counts) => {
+                    total += counts;
+                    report.line(if named { input.name } else { OsStr::new("") }, counts)?;
+                }
+                Err(problem) => {
+                    report.write_out()?;
+                    let name = if input.name == STDIN { "stdin".into() } else { input.name.to_string_lossy() };
+                    log::line(format_args!("{name}: {problem}"));
+                    *all_counted = false;
+                }
             }
         }
     }
@@ -162,7 +169,7 @@ impl Input<'_> {
         self.size.is_some_and(|size| (1..=BUFFER as u64).contains(&size))
     }
 
-    /// Err: why it is not counted, and what to do. `buffer` is only lent: one for all small files.
+    /// Err: why it is not counted, and what to do. `buffer` is only lent.
     fn count(&self, max_words: Option<u64>, buffer: &mut [u8]) -> Result<Counts, String> {
         if self.name == STDIN {
             return count_stream(io::stdin().lock(), 0, max_words, buffer);

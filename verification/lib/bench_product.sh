@@ -132,13 +132,13 @@ product_reads() {
   end_service
 }
 
-# T5: what is accepted while the workers work.
+# T5: what is accepted while the workers work, or with one worker, nearly alone. product_batches NAME [FLAG...]
 product_batches() {
   prepare_table
-  serve batches --queue "$roomy_queue"
+  serve batches --queue "$roomy_queue" "${@:2}"
   run_load batch --clients "$batch_clients" --tasks "$lines" --lines 100 "$(listen_address)"
-  record T5.rate "$(awk -v n="$lines" -v s="$(load_value seconds)" 'BEGIN { printf "%.0f\n", n / s }')" 'rows/s'
-  record T5.refused "$(load_value refused)" ''
+  record "T5.$1" "$(awk -v n="$lines" -v s="$(load_value seconds)" 'BEGIN { printf "%.0f\n", n / s }')" 'rows/s'
+  record "T5.$1.refused" "$(load_value refused)" ''
   abandon_service
 }
 
