@@ -92,9 +92,8 @@ impl Client {
         let Head { head_only, keep_alive, is_old, .. } = head;
         self.entry.guest().ask(Terms { head_only, keep_alive, is_old }, share);
         let deadline = Instant::now() + self.door.limits.handler_time;
-        if let Err(refusal) = self.door.pool.send(&request, deadline)
-            && self.entry.guest().give_up()
-        {
+        let sent = self.door.pool.send(&request, deadline);
+        if let Some(refusal) = sent.err().filter(|_| self.entry.guest().give_up()) {
             return Err(refusal.into());
         }
         // The answer may be long in coming, and the request large.
@@ -219,9 +218,7 @@ impl Client {
                 left.is_zero()
                     .then_some("the service did not answer in time; whether the request took effect is unknown")
             };
-            if let Some(detail) = unknown
-                && guest.give_up()
-            {
+            if let Some(detail) = unknown.filter(|_| guest.give_up()) {
                 return Err(Refusal { status: if left.is_zero() { 504 } else { 503 }, detail }.into());
             }
             if self.filled > 0 || guest.has_left() {
