@@ -2,8 +2,8 @@
 //!
 //! Outside in: [`door`] accepts, [`client`] serves one client with [`head`]'s strict parsing, [`guard`] decides by the head
 //! who may ask, with or without a [`token`], [`upstream`] carries whole requests to tiny_http, [`crew`] has the handler
-//! threads, which answer a [`guest`] at its own [`wire`]; [`server`] puts these together. Then [`routes`] picks an action: [`tasks`] or [`admin`]; [`waiters`] answers
-//! later, when a task has ended. Nothing here decides what may happen to a task.
+//! threads, which answer a [`guest`] at its own [`wire`]; [`server`] puts these together. Then [`routes`] picks an action:
+//! [`tasks`] or [`admin`]; [`waiters`] answers later, when a task has ended. Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod batch;

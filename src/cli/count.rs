@@ -7,6 +7,8 @@ mod parts;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, StdoutLock, Write};
+use std::panic::resume_unwind;
+use std::thread;
 
 use lexopt::Arg::{Long, Short, Value};
 use serde_json::json;
@@ -15,7 +17,6 @@ use super::exit::{FAILED, Failure};
 use super::flags;
 use crate::log;
 use crate::task::{Counter, Counts, InvalidUtf8};
-use crowd::Crowd;
 
 const HELP: &str = "\
 Counts words, bytes and runes of UTF-8 text.
@@ -119,13 +120,13 @@ fn count_all(options: &Options, out: &mut StdoutLock, all_counted: &mut bool) ->
     let mut report = Report { out, json: options.json, column: column(&inputs), unwritten: Vec::new() };
     // Only JSON has a name for the stdin that nobody named: its objects all have the same keys.
     let named = options.json || !options.files.is_empty();
-    let (mut crowd, mut total) = (Crowd::new(), Counts::default());
+    let (mut buffer, mut total) = (vec![0; BUFFER], Counts::default());
     let mut left = &inputs[..];
     while let [next, ..] = left {
         if !next.is_small() {
             report.write_out()?;
         }
-        let results = crowd.count(left, options.max_words);
+        let results = crowd::count(left, options.max_words, &mut buffer);
         let (counted, rest) = left.split_at(results.len());
         left = rest;
         for (input, result) in counted.iter().zip(results) {
@@ -202,6 +203,19 @@ fn count_stream(mut input: impl Read, begin: u64, max_words: Option<u64>, buffer
             return Err(format!("has more words than the {limit} that --max-words allows: not counted"));
         }
     }
+}
+
+/// Does both at once, or one after the other where there is no second thread to be had.
+fn both<T: Send>(first: impl FnOnce() -> T, second: impl Fn() -> T + Sync) -> (T, T) {
+    thread::scope(|scope| {
+        let helper = thread::Builder::new().spawn_scoped(scope, &second);
+        let first = first();
+        let second = match helper {
+            Ok(helper) => helper.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => second(),
+        };
+        (first, second)
+    })
 }
 
 /// The width of a column that fits the total of all regular files.

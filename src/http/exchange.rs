@@ -72,7 +72,7 @@ impl Exchange {
 
     /// The client's address; None: it is gone.
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.guest.peer()
+        self.guest.wire().peer()
     }
 
     /// Lets go of the body, and of its share of the bytes in flight: for a request that will be answered much later.

@@ -3,7 +3,6 @@
 //! request that was given up.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -92,11 +91,6 @@ impl Guest {
     /// Its socket.
     pub fn wire(&self) -> &Wire {
         &self.wire
-    }
-
-    /// Its address; None: it is gone.
-    pub fn peer(&self) -> Option<SocketAddr> {
-        self.wire.peer()
     }
 
     /// The client has closed its side.

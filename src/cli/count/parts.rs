@@ -5,10 +5,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::resume_unwind;
-use std::thread;
 
-use super::{BUFFER, count_stream};
+use super::{BUFFER, both, count_stream};
 use crate::task::Counts;
 
 /// Bytes of a part, about. Starting a thread costs little beside counting so many, and one that meets a fault waits only
@@ -41,19 +39,11 @@ fn count_by(file: &File, part: u64) -> Result<Counts, String> {
     Ok(total)
 }
 
-/// Counts two parts at once, or one after the other where there is no second thread to be had. In the order of the file,
-/// for of two faults the first is the file's.
+/// Counts two parts at once. In the order of the file, for of two faults the first is the file's.
 fn count_both(first: Part, second: Option<Part>) -> Vec<Result<Counts, String>> {
     let Some(second) = second else { return vec![first.count()] };
-    thread::scope(|scope| {
-        let helper = thread::Builder::new().spawn_scoped(scope, move || second.count());
-        let first = first.count();
-        let second = match helper {
-            Ok(helper) => helper.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            Err(_) => second.count(),
-        };
-        vec![first, second]
-    })
+    let (first, second) = both(|| first.count(), || second.count());
+    vec![first, second]
 }
 
 /// The first place from `from` on that is right behind ASCII white space. None: there is none near, or the file is not
