@@ -236,3 +236,22 @@ fn killed_and_restarted_fifteen_times_each_start_finds_its_way() {
         assert_eq!(client.submit("next"), "task[2]");
     }
 }
+
+/// What a process in /proc tells of itself.
+fn proc_file(serve: &Serve, name: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{}/{name}", serve.pid())).expect("the service runs");
+    String::from_utf8(bytes).expect("no names but ours")
+}
+
+#[test]
+fn the_allocator_keeps_no_caches_for_threads_and_the_process_looks_as_it_was_started() {
+    let database = Database::new();
+    let serve = Serve::on(&database, &["--workers", "4"]);
+    let environment = proc_file(&serve, "environ");
+    assert!(environment.split('\0').any(|variable| variable == "GLIBC_TUNABLES=glibc.malloc.tcache_count=0"));
+    assert_eq!(proc_file(&serve, "comm"), "taskstats\n");
+    let arguments = proc_file(&serve, "cmdline");
+    let arguments: Vec<&str> = arguments.split('\0').collect();
+    assert!(arguments[0].ends_with("/taskstats") && arguments[1] == "serve", "{arguments:?}");
+    assert_eq!(arguments[arguments.len() - 3..], ["--workers", "4", ""]);
+}
