@@ -3,11 +3,13 @@
 //! Outside in: [`door`] accepts, [`client`] serves one client with [`head`]'s strict parsing, [`guard`] decides by the head
 //! who may ask, with or without a [`token`], [`upstream`] carries whole requests to tiny_http, [`crew`] has the handler
 //! threads, which answer a [`guest`] at its own [`wire`]; [`server`] puts these together. Then [`routes`] picks an action:
-//! [`tasks`] or [`admin`]; [`waiters`] answers later, when a task has ended. Nothing here decides what may happen to a task.
+//! [`tasks`] or [`admin`]; for those the [`clerk`] answers who only asks for a row, and [`waiters`] who waits for a task's end.
+//! Nothing here decides what may happen to a task.
 
 pub mod admin;
 pub mod batch;
 pub mod caps;
+pub mod clerk;
 pub mod client;
 pub mod closing;
 pub mod crew;
@@ -36,5 +38,5 @@ pub mod wire;
 pub use caps::DoorLimits;
 pub use exchange::{Exchange, Reply};
 pub use guard::Guard;
+pub use routes::Office;
 pub use server::Server;
-pub use waiters::Waiters;

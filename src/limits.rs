@@ -50,6 +50,9 @@ pub const TICK: Duration = Duration::from_millis(250);
 /// The tick of a client whose answer is long in coming doubles up to this: a thousand that wait would otherwise look up four
 /// thousand times a second. Deadlines are kept, and a shutdown wakes them.
 pub const LONG_TICK: Duration = Duration::from_secs(2);
+/// Time a look at rows gets at least, however late those are who ask: with the database's patience below the second that a
+/// request may take beyond `--db-timeout`.
+pub const LOOK_MIN: Duration = Duration::from_millis(100);
 /// Shortest tick: the kernel takes 0 for no timeout at all.
 pub const SHORT_TICK: Duration = Duration::from_millis(1);
 /// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.

@@ -153,9 +153,14 @@ impl Service {
         self.shared.store.look_up(id)
     }
 
-    /// The same for many tasks in one question, in their order.
-    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
-        self.shared.store.look_up_all(ids)
+    /// The same for many tasks in one question, each on its own account, in their order.
+    pub fn look_up_each(&self, ids: Vec<TaskId>, patience: Duration) -> Vec<Result<Option<TaskRow>, StoreError>> {
+        self.shared.store.look_up_each(ids, patience)
+    }
+
+    /// How long a question to the database may take.
+    pub fn patience(&self) -> Duration {
+        self.shared.store.patience()
     }
 
     /// Whether the task is in this process's hands: it gives a hint when it leaves them.

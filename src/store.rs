@@ -39,7 +39,7 @@ use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
 use keys::FindKey;
-use lane::{Lane, Operation};
+use lane::Lane;
 use lookup::LookUp;
 use session::{Pool, Session};
 use submit::{Submission, Submit};
@@ -247,10 +247,15 @@ impl Store {
         self.look_up.call(id.clone()).map_err(StoreError::of_question)
     }
 
-    /// The same for many tasks in one statement, in their order.
-    pub fn look_up_all(&self, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, StoreError> {
-        let ids = ids.to_vec();
-        self.errands.ask(move |session| LookUp.run(session, &ids)).map_err(StoreError::of_question)
+    /// The same for many tasks in one statement, each on its own account, in their order.
+    pub fn look_up_each(&self, ids: Vec<TaskId>, patience: Duration) -> Vec<Result<Option<TaskRow>, StoreError>> {
+        let rows = self.look_up.call_all_within(patience, ids).into_iter();
+        rows.map(|row| row.map_err(StoreError::of_question)).collect()
+    }
+
+    /// How long a caller waits for the database unless it says otherwise.
+    pub fn patience(&self) -> Duration {
+        self.look_up.patience()
     }
 
     /// Up to `limit` QUEUED tasks with numbers above `after`, oldest number first, that have been there for `age`.

@@ -11,7 +11,7 @@ use super::database;
 use super::exit::{self, Failure};
 use super::signals::Shutdown;
 use crate::http::routes::{self, Route};
-use crate::http::{DoorLimits, Exchange, Guard, Server, Waiters};
+use crate::http::{DoorLimits, Exchange, Guard, Office, Server};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
 use crate::memory;
@@ -43,17 +43,16 @@ pub fn run_with(
     let service = Service::start(store, analyser, tenure, size, events)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     let service = Arc::new(service);
-    let waiters = Waiters::start(service.clone())
+    let office = Office::open(service.clone())
         .map(Arc::new)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")));
-    let (servers, waiters) =
-        match waiters.and_then(|waiters| Ok((start_servers(&config, &service, &waiters)?, waiters))) {
-            Ok(started) => started,
-            Err(failure) => {
-                service.drain(config.drain_timeout);
-                return Err(failure);
-            }
-        };
+    let (servers, office) = match office.and_then(|office| Ok((start_servers(&config, &office)?, office))) {
+        Ok(started) => started,
+        Err(failure) => {
+            service.drain(config.drain_timeout);
+            return Err(failure);
+        }
+    };
     announce(&servers, recovery);
 
     let reason = select! {
@@ -63,7 +62,7 @@ pub fn run_with(
         }),
         recv(inbox) -> event => Err(event),
     };
-    end(servers, &service, &waiters, &config)?;
+    end(servers, &service, &office, &config)?;
     match reason {
         Ok(()) => Ok(()),
         Err(Ok(Event::InstanceLockLost(holder))) => Err(another_instance(&holder)),
@@ -104,11 +103,11 @@ fn another_instance(holder: &str) -> Failure {
 }
 
 /// Both listeners; the public one first, since readiness speaks of it.
-fn start_servers(config: &ServeConfig, service: &Arc<Service>, waiters: &Arc<Waiters>) -> Result<[Server; 2], Failure> {
+fn start_servers(config: &ServeConfig, office: &Arc<Office>) -> Result<[Server; 2], Failure> {
     let public = DoorLimits { body: config.max_body, ..DoorLimits::default() };
     let start = |name, flag: &str, address: SocketAddr, limits, guard: Guard, table: &'static [Route]| {
-        let (service, waiters) = (service.clone(), waiters.clone());
-        let handler = move |exchange: Exchange| routes::answer(table, &service, &waiters, exchange);
+        let office = Arc::clone(office);
+        let handler = move |exchange: Exchange| office.answer(table, exchange);
         TcpListener::bind(address)
             .and_then(|listener| Server::start(name, listener, limits, guard, Arc::new(handler)))
             .map_err(|error| Failure::failed(format!("{flag} {address}: cannot listen: {error}")))
@@ -131,11 +130,11 @@ fn announce([public, admin]: &[Server; 2], recovery: Recovery) {
 }
 
 /// Frees the ports, answers what is in hand, then lets the workers finish.
-fn end(servers: [Server; 2], service: &Service, waiters: &Waiters, config: &ServeConfig) -> Result<(), Failure> {
+fn end(servers: [Server; 2], service: &Service, office: &Office, config: &ServeConfig) -> Result<(), Failure> {
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
     servers.iter().for_each(Server::stop_accepting);
     service.begin_drain();
-    waiters.close();
+    office.end_waits();
     for server in servers {
         let cut_off = server.close(CLOSE_PATIENCE);
         if cut_off > 0 {

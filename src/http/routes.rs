@@ -1,6 +1,10 @@
 //! The routes: which action answers which method and path, in one table per listener. To add a route, add a line to a
 //! table and write its action: parse, act, reply.
 
+use std::io;
+use std::sync::Arc;
+
+use super::clerk::Clerk;
 use super::exchange::{Exchange, Reply};
 use super::waiters::{Pending, Waiters};
 use super::{admin, openapi, problem, tasks};
@@ -31,6 +35,8 @@ enum Action {
 pub enum Answer {
     /// This, at once.
     Now(Reply),
+    /// The state of a task, when its row has been read.
+    WhenRead(TaskId),
     /// The state of a task when it has ended.
     WhenEnded(Pending),
 }
@@ -50,11 +56,32 @@ pub const ADMIN: &[Route] = &[
     Route { method: "GET", path: "/readyz", action: Action::Plain(admin::readiness) },
 ];
 
-/// Answers one request by a table.
-pub fn answer(table: &[Route], service: &Service, waiters: &Waiters, exchange: Exchange) {
-    match dispatch(table, service, &exchange) {
-        Answer::Now(reply) => exchange.reply(reply),
-        Answer::WhenEnded(pending) => waiters.park(exchange, pending),
+/// The service as clients meet it, and the threads that answer where no action does.
+pub struct Office {
+    service: Arc<Service>,
+    clerk: Clerk,
+    waiters: Waiters,
+}
+
+impl Office {
+    /// Starts the threads.
+    pub fn open(service: Arc<Service>) -> io::Result<Office> {
+        let (clerk, waiters) = (Clerk::start(service.clone())?, Waiters::start(service.clone())?);
+        Ok(Office { service, clerk, waiters })
+    }
+
+    /// Answers one request by a table.
+    pub fn answer(&self, table: &[Route], exchange: Exchange) {
+        match dispatch(table, &self.service, &exchange) {
+            Answer::Now(reply) => exchange.reply(reply),
+            Answer::WhenRead(id) => self.clerk.ask(exchange, id),
+            Answer::WhenEnded(pending) => self.waiters.park(exchange, pending),
+        }
+    }
+
+    /// From now on nobody waits for the end of a task.
+    pub fn end_waits(&self) {
+        self.waiters.close();
     }
 }
 

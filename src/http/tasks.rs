@@ -112,16 +112,12 @@ fn rejected(why: Rejected) -> Reply {
 
 /// `GET /tasks/{id}`: what the database says; with `Prefer: wait`, when the task has ended.
 pub fn show(service: &Service, exchange: &Exchange, id: &TaskId) -> Answer {
-    let wait = prefer::wait(exchange);
-    let row = match service.look_up(id) {
-        Ok(Some(row)) => row,
-        Ok(None) => return Answer::Now(no_such_task(id)),
-        Err(error) => return Answer::Now(problem::store_trouble(&error)),
-    };
-    match wait {
-        None => Answer::Now(shown(&row)),
-        Some(wait) if wait.is_zero() || row.has_ended() => Answer::Now(prefer::applied(shown(&row), wait)),
-        Some(wait) => Answer::WhenEnded(Pending { id: row.id, wait, accepted: None }),
+    let Some(wait) = prefer::wait(exchange) else { return Answer::WhenRead(id.clone()) };
+    match service.look_up(id) {
+        Ok(Some(row)) if wait.is_zero() || row.has_ended() => Answer::Now(prefer::applied(shown(&row), wait)),
+        Ok(Some(row)) => Answer::WhenEnded(Pending { id: row.id, wait, accepted: None }),
+        Ok(None) => Answer::Now(no_such_task(id)),
+        Err(error) => Answer::Now(problem::store_trouble(&error)),
     }
 }
 

@@ -143,10 +143,7 @@ impl<'a> Room<'a> {
         if ids.is_empty() {
             return;
         }
-        let rows: Vec<Result<Option<TaskRow>, StoreError>> = match self.service.look_up_all(&ids) {
-            Ok(rows) => rows.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); ids.len()],
-        };
+        let rows = self.service.look_up_each(ids.clone(), self.service.patience());
         for (id, row) in ids.into_iter().zip(rows) {
             let has_ended = match &row {
                 Ok(Some(row)) => row.has_ended(),

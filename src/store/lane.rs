@@ -179,7 +179,8 @@ impl<O: Operation> Lane<O> {
         self.call_all_within(self.crew.patience, inputs)
     }
 
-    fn call_all_within(&self, patience: Duration, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
+    /// The same for callers with less patience than the lane's.
+    pub fn call_all_within(&self, patience: Duration, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
         let deadline = Instant::now() + patience;
         let stand = inputs.iter().map(|_| Stand::Waiting).collect();
         let call = Arc::new(Call { wishes: Mutex::new(Wishes { stand, open: inputs.len() }), settled: Condvar::new() });

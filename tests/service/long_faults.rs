@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::serve::{End, send_signal};
-use crate::harness::{Database, PgCluster, Serve, until_within};
+use crate::harness::{Database, PgCluster, Serve, stalled_since, until_within};
 use crate::lost_database::{BOUND, RETURN, Told, ask_all, quiet, stored, works_again_in_time};
 
 /// How long a fault lasts, in seconds: first a short one that makes everything which is made once, then the long one.
@@ -170,4 +170,33 @@ fn no_connection_to_be_had_is_a_503_and_passes() {
     assert_eq!((told.accepted, told.found), (0, 0));
     assert_eq!(serve.terminate(), End::Code(0));
     database.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[test]
+fn who_asks_late_does_not_pay_for_those_who_ran_out_of_time() {
+    let database = Database::with_schema();
+    let (serve, id) = served(&database, &database.dsn());
+    let target = format!("/tasks/{id}");
+    let mut locker = database.connect();
+    locker.batch_execute("BEGIN; LOCK TABLE go_tasks IN ACCESS EXCLUSIVE MODE").expect("lock");
+    let [mut first, mut second, mut late] = [(); 3].map(|()| serve.client());
+    let first_waits_for = |age: &str| {
+        let question = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation'
+               AND query LIKE '%id = ANY%' AND clock_timestamp() - query_start > interval '{age}'"
+        );
+        until_within(BOUND, "a look-up waits for the lock", || (database.rows(&question) == "1").then_some(()));
+    };
+    first.send("GET", &target, &[], b"");
+    first_waits_for("0 s");
+    // Both of these wait for the first one's end, and are asked for together.
+    let asked = Instant::now();
+    second.send("GET", &target, &[], b"");
+    first_waits_for("0.7 s");
+    late.send("GET", &target, &[], b"");
+    assert_eq!(first.answer().status, 503);
+    assert_eq!(second.answer().status, 503, "its time was over before that of the last");
+    assert!(asked.elapsed() < BOUND + stalled_since(asked), "{:?}", asked.elapsed());
+    drop(locker);
+    assert_eq!(late.answer().status, 200, "it had time left when the lock went");
 }
