@@ -124,18 +124,22 @@ pub const BATCH_ROWS: usize = 128;
 pub const NUMBER_TRIES: usize = 8;
 /// Stack of a lane's thread, bytes: connecting and authenticating happens on it.
 pub const LANE_STACK: usize = 512 * 1024;
-/// Threads of each lane: while one waits for its commit, the other gathers and sends the next batch.
-pub const LANE_WIDTH: usize = 2;
+/// A statement that takes longer holds up its lane, and the next ones go through a stand-in. A commit takes a millisecond; a
+/// slow disk's is still shared by all that came in this time.
+pub const LANE_HELD_UP: Duration = Duration::from_millis(100);
 /// Bound on a start-up step (connect, lock, recover) that asks the database more than one question.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Threads beyond a lane's width that may stand in for threads stuck in a silent backend.
-pub const STAND_INS: usize = 4;
+/// Threads of one lane that may stand in for those that are held up: by a locked row, a slow disk, a silent backend.
+pub const STAND_INS: usize = 3;
 
 // ------------------------------------------------------------------ tasks
 
 /// Default of `--workers`: a task is CPU work for microseconds and waits for two commits, and with so many at once each commit
 /// is shared by many. Each of them may hold a text of [`BODY_BYTES`].
 pub const WORKERS: usize = 256;
+/// Claims, and ends, that the workers of a process tell the database of at once, each for many tasks: while one waits for its
+/// commit, the other gathers.
+pub const BOARD_CALLS: usize = 2;
 /// Default of `--queue`: tasks admitted beyond those being worked on.
 pub const QUEUE_SLOTS: usize = 256;
 /// A refused submission waits this long when a finish is under way: its terminal state may be visible already while its

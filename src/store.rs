@@ -31,18 +31,16 @@ pub use lease::{Effect, Lease, LeasedTask, Renewal, Renewed};
 pub use lookup::TaskRow;
 pub use recovery::Recovery;
 
-use crate::limits::{
-    LANE_WIDTH, LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT,
-};
+use crate::limits::{LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT};
 use crate::task::{Status, TaskId};
 use claim::Claim;
 use errand::Errands;
 use finish::FinishBatch;
 use keys::FindKey;
-use lane::Lane;
+use lane::{Lane, Operation};
 use lookup::LookUp;
 use session::{Pool, Session};
-use submit::{Submission, Submit};
+use submit::{Submission, Submit, SubmitAll};
 
 /// How a store reaches its database.
 #[derive(Debug, Clone)]
@@ -76,6 +74,7 @@ pub struct Store {
     owner: String,
     lease: Option<Lease>,
     submit: Lane<Submit>,
+    submit_all: Lane<SubmitAll>,
     find_key: Lane<FindKey>,
     claim: Lane<Claim>,
     finish: Lane<FinishBatch>,
@@ -86,27 +85,28 @@ pub struct Store {
     upkeep: Lane<Errands>,
 }
 
-/// Lanes of a store: one per field of [`Store`].
-const LANES: usize = 6;
+/// Threads of all lanes with their stand-ins: five lanes of one thread each, the one for batches, two for errands.
+const LANE_THREADS: usize = 5 + SubmitAll::WIDTH + 2 * Errands::WIDTH + 8 * STAND_INS;
 
 impl Store {
     /// Prepares lanes and a pool. Opens no connection, changes no row.
     pub fn open(config: &StoreConfig) -> Store {
         // A connection for every thread that a lane may have, and some for the instance lock and start-up.
-        let connections = LANES * (LANE_WIDTH + STAND_INS) + 4;
+        let connections = LANE_THREADS + 4;
         let pool = Pool::new(&config.dsn, config.timeout, connections as u32);
         let patience = config.timeout + REPLY_MARGIN;
         let owner = config.owner.clone();
         let finish =
             FinishBatch { owner: owner.clone(), with_effect: config.lease.is_some_and(|lease| lease.effect_at_end) };
         Store {
-            submit: Lane::start(Submit, pool.clone(), LANE_WIDTH, patience),
-            find_key: Lane::start(FindKey, pool.clone(), LANE_WIDTH, patience),
-            claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), LANE_WIDTH, patience),
-            finish: Lane::start(finish, pool.clone(), LANE_WIDTH, patience),
-            look_up: Lane::start(LookUp, pool.clone(), LANE_WIDTH, patience),
-            errands: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
-            upkeep: Lane::start(Errands, pool.clone(), LANE_WIDTH, patience),
+            submit: Lane::start(Submit, pool.clone(), patience),
+            submit_all: Lane::start(SubmitAll, pool.clone(), patience),
+            find_key: Lane::start(FindKey, pool.clone(), patience),
+            claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), patience),
+            finish: Lane::start(finish, pool.clone(), patience),
+            look_up: Lane::start(LookUp, pool.clone(), patience),
+            errands: Lane::start(Errands, pool.clone(), patience),
+            upkeep: Lane::start(Errands, pool.clone(), patience),
             owner,
             lease: config.lease,
             pool,
@@ -152,18 +152,19 @@ impl Store {
 
     /// Commits a new QUEUED task.
     pub fn submit(&self, text: String) -> Result<TaskId, StoreError> {
-        one(self.submit.call(Submission::One { text, key: None })?)
+        // Only a key that is taken keeps a row from being stored.
+        let stored = self.submit.call(Submission { text, key: None })?;
+        stored.ok_or_else(|| StoreError::Unknown("a task without a key was not stored".into()))
     }
 
     /// Commits new QUEUED tasks, all or none; one id for each text, in their order.
     pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<TaskId>, StoreError> {
-        self.submit.call(Submission::Many(texts))?.ok_or_else(not_stored)
+        self.submit_all.call(texts)
     }
 
     /// Commits a new QUEUED task under an idempotency key; None: another task has the key.
     pub fn submit_once(&self, text: &str, key: &str) -> Result<Option<TaskId>, StoreError> {
-        let stored = self.submit.call(Submission::One { text: text.into(), key: Some(key.into()) })?;
-        stored.map(|ids| one(Some(ids))).transpose()
+        self.submit.call(Submission { text: text.into(), key: Some(key.into()) })
     }
 
     /// The task that has this idempotency key.
@@ -301,15 +302,6 @@ impl Store {
         let (owner, task) = (self.owner.clone(), task.clone());
         self.errands.ask(move |session| lease::write_effect(session, &owner, &task, words as i64))
     }
-}
-
-fn one(stored: Option<Vec<TaskId>>) -> Result<TaskId, StoreError> {
-    stored.and_then(|mut ids| ids.pop()).ok_or_else(not_stored)
-}
-
-/// Cannot be: only a key that is taken keeps a row from being stored.
-fn not_stored() -> StoreError {
-    StoreError::Unknown("a task without a key was not stored".into())
 }
 
 /// Does `work` on a connection of its own in a thread of its own, and waits at most `bound` for it.

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::admission::Finishing;
 use super::held::Hold;
-use crate::limits::{BATCH_ROWS, LANE_WIDTH};
+use crate::limits::{BATCH_ROWS, BOARD_CALLS};
 use crate::lock;
 use crate::store::{Claimed, Finish, StoreError};
 
@@ -198,11 +198,11 @@ impl State {
     }
 
     fn may_listen(&self) -> bool {
-        !self.closed && !self.listening && self.claiming < LANE_WIDTH && self.places > 0
+        !self.closed && !self.listening && self.claiming < BOARD_CALLS && self.places > 0
     }
 
     fn may_finish(&self) -> bool {
-        !self.ended.is_empty() && self.finishing < LANE_WIDTH
+        !self.ended.is_empty() && self.finishing < BOARD_CALLS
     }
 
     fn may_leave(&self) -> bool {

@@ -17,6 +17,7 @@ impl Operation for Errands {
     type Output = ();
     const NAME: &'static str = "errand";
     const BATCH: usize = 1;
+    const WIDTH: usize = 2;
 
     fn run(&self, session: &mut Session, errands: &[Errand]) -> Result<Vec<()>, postgres::Error> {
         errands.iter().map(|errand| errand(session)).collect()

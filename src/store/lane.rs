@@ -1,10 +1,10 @@
-//! A lane: one kind of statement, a few threads with a connection each, and a channel. A thread takes everything that
-//! waits on the channel and does it in ONE statement, so that many callers share one commit (one fsync). An idle lane
-//! adds no wait: a lone caller is a batch of one.
+//! A lane: one kind of statement, a thread with a connection, and a channel. The thread takes everything that waits on the
+//! channel and does it in ONE statement, so that many callers share one commit (one fsync), and all who come meanwhile share
+//! the next. An idle lane adds no wait: a lone caller is a batch of one.
 //!
-//! A caller waits for its results with a deadline, whatever the server does; the thread in the silent backend is left
-//! behind and a stand-in takes over its work. What a caller that gave up is told — nothing happened, or nobody knows —
-//! is decided by where its wish stands in the [`Call`] that both share.
+//! Where a statement takes long (a locked row, a slow disk, a silent backend), its thread is left behind and a stand-in takes
+//! over its work. A caller waits for its results with a deadline, whatever the server does. What one that gave up is told —
+//! nothing happened, or nobody knows — is decided by where its wish stands in the [`Call`] that both share.
 //!
 //! Never here: which statement, and what a result means. That is the [`Operation`]'s.
 
@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::error::StoreError;
 use super::session::{Pool, Session};
-use crate::limits::{BATCH_ROWS, LANE_STACK, STAND_INS};
+use crate::limits::{BATCH_ROWS, LANE_HELD_UP, LANE_STACK, STAND_INS};
 use crate::lock;
 use crate::log;
 
@@ -33,6 +33,8 @@ pub trait Operation: Send + Sync + 'static {
     const NAME: &'static str;
     /// The most inputs in one statement, but for the rest of the last caller's.
     const BATCH: usize = BATCH_ROWS;
+    /// Threads of the lane. With one, all who come while it waits for its commit share the next statement.
+    const WIDTH: usize = 1;
 
     /// Does all of `inputs` in one statement that commits by itself; one output per input, in their order.
     fn run(&self, session: &mut Session, inputs: &[Self::Input]) -> Result<Vec<Self::Output>, postgres::Error>;
@@ -133,7 +135,6 @@ struct Crew<O: Operation> {
     /// How long a caller waits for its reply.
     patience: Duration,
     threads: Mutex<Vec<Arc<Member>>>,
-    width: usize,
 }
 
 /// One thread of a lane.
@@ -146,11 +147,11 @@ struct Member {
 }
 
 impl<O: Operation> Lane<O> {
-    /// Starts `width` threads, whose callers wait at most `patience`.
-    pub fn start(operation: O, pool: Pool, width: usize, patience: Duration) -> Lane<O> {
+    /// Starts its threads. Callers wait at most `patience`.
+    pub fn start(operation: O, pool: Pool, patience: Duration) -> Lane<O> {
         let (sender, jobs) = unbounded();
-        let crew = Arc::new(Crew { operation, pool, jobs, patience, threads: Mutex::default(), width });
-        for _ in 0..width {
+        let crew = Arc::new(Crew { operation, pool, jobs, patience, threads: Mutex::default() });
+        for _ in 0..O::WIDTH {
             crew.hire();
         }
         Lane { jobs: sender, crew }
@@ -188,10 +189,10 @@ impl<O: Operation> Lane<O> {
         let order = inputs.into_iter().enumerate().map(|(place, input)| (input, wish(place))).collect();
         // Cannot fail: the crew holds the other end for as long as the lane lives.
         let _ = self.jobs.send(order);
-        let stands = call.wait_until(deadline);
-        if !stands.iter().all(|stand| matches!(stand, Stand::Done(_))) {
-            self.crew.replace_the_stuck();
+        while !call.wait(deadline.min(Instant::now() + LANE_HELD_UP)) && Instant::now() < deadline {
+            self.crew.replace_the_held_up();
         }
+        let stands = call.leave();
         let waited = || format!("{} waited {} ms", O::NAME, patience.as_millis());
         let result = |stand| match stand {
             Stand::Done(result) => result,
@@ -203,16 +204,22 @@ impl<O: Operation> Lane<O> {
 }
 
 impl<T> Call<T> {
-    /// Waits until every wish is settled, or no longer; how they stand. Those that are not done are left.
-    fn wait_until(&self, deadline: Instant) -> Vec<Stand<T>> {
+    /// Waits until every wish is settled, or no longer than `deadline`; whether they are.
+    fn wait(&self, deadline: Instant) -> bool {
         let mut wishes = lock(&self.wishes);
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
             if wishes.open == 0 || patience.is_zero() {
-                return wishes.stand.iter_mut().map(|stand| mem::replace(stand, Stand::Left)).collect();
+                return wishes.open == 0;
             }
             wishes = self.settled.wait_timeout(wishes, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits no more; how the wishes stand.
+    fn leave(&self) -> Vec<Stand<T>> {
+        let mut wishes = lock(&self.wishes);
+        wishes.stand.iter_mut().map(|stand| mem::replace(stand, Stand::Left)).collect()
     }
 }
 
@@ -238,20 +245,22 @@ impl<O: Operation> Crew<O> {
         }
     }
 
-    /// Puts a stand-in beside each thread that has been in one statement for longer than callers wait: its backend is
-    /// silent, and only the server or the network can end that.
-    fn replace_the_stuck(self: &Arc<Self>) {
-        let stuck: Vec<Arc<Member>> = {
+    /// Puts a stand-in beside each thread that has been in one statement for long, where somebody waits behind it.
+    fn replace_the_held_up(self: &Arc<Self>) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let held_up = {
             let members = self.members();
-            let room = (self.width + STAND_INS).saturating_sub(members.len());
-            let is_stuck = |member: &&Arc<Member>| {
+            let room = (O::WIDTH + STAND_INS).saturating_sub(members.len());
+            let is_held_up = |member: &&Arc<Member>| {
                 let busy = *lock(&member.busy);
-                busy.is_some_and(|since| since.elapsed() >= self.patience)
+                busy.is_some_and(|since| since.elapsed() >= LANE_HELD_UP)
                     && !member.replaced.swap(true, Ordering::AcqRel)
             };
-            members.iter().filter(is_stuck).take(room).cloned().collect()
+            members.iter().filter(is_held_up).take(room).count()
         };
-        for _ in stuck {
+        for _ in 0..held_up {
             self.hire();
         }
     }

@@ -1,5 +1,7 @@
 //! Claims: refused, contended, cancelled.
 
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::serve::End;
@@ -195,4 +197,21 @@ fn of_two_claims_of_one_task_exactly_one_wins() {
         assert_eq!(wins, 1, "round {round}");
         assert_eq!(database.rows(&format!("SELECT lease_epoch FROM go_tasks WHERE id = '{id}'")), "1");
     }
+}
+
+#[test]
+fn a_claim_that_waits_for_a_locked_row_does_not_hold_up_the_next() {
+    let database = Database::with_schema();
+    let store = Arc::new(database.store("alone"));
+    let [locked, free] = [(); 2].map(|()| store.submit("Go one".into()).expect("a row"));
+    let mut locker = database.connect();
+    let mut lock = locker.transaction().expect("begin");
+    lock.execute("SELECT FROM go_tasks WHERE id = $1 FOR UPDATE", &[&locked.as_str()]).expect("lock");
+    let (claimer, claim) = (store.clone(), locked.clone());
+    let waits = thread::spawn(move || claimer.claim(&claim));
+    until("the claim waits", || (database.rows(WAITING) == "1").then_some(()));
+    assert!(store.claim(&free).expect("an answer").is_some());
+    assert!(!waits.is_finished(), "the next claim came after the end of the one that waits");
+    lock.rollback().expect("rollback");
+    assert!(waits.join().expect("no panic").expect("an answer").is_some());
 }

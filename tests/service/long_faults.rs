@@ -13,7 +13,7 @@ const FAULTS: [u64; 2] = [3, 20];
 const SETTLING: Duration = Duration::from_secs(40);
 
 /// The pool's size is below this; after a time without connections it may fill up at once.
-const MOST_CONNECTIONS: usize = 40;
+const MOST_CONNECTIONS: usize = 44;
 /// The socket, and what the client library needs to wait for it.
 const FILES_PER_CONNECTION: usize = 4;
 
