@@ -132,12 +132,16 @@ product_reads() {
   end_service
 }
 
+# Of the tasks that came after the table was prepared.
+ended_rows() { sql "SELECT count(*) FROM go_tasks WHERE status = 'SUCCEEDED' AND go_task_number(id) >= $small_rows"; }
+
 # T5: what is accepted while the workers work, or with one worker, nearly alone. product_batches NAME [FLAG...]
 product_batches() {
   prepare_table
   serve batches --queue "$roomy_queue" "${@:2}"
   run_load batch --clients "$batch_clients" --tasks "$lines" --lines 100 "$(listen_address)"
   record "T5.$1" "$(awk -v n="$lines" -v s="$(load_value seconds)" 'BEGIN { printf "%.0f\n", n / s }')" 'rows/s'
+  record "T5.$1.ended" "$(awk -v n="$(ended_rows)" -v s="$(load_value seconds)" 'BEGIN { printf "%.0f\n", n / s }')" 'rows/s'
   record "T5.$1.refused" "$(load_value refused)" ''
   abandon_service
 }
