@@ -158,7 +158,7 @@ measure_tasks() {
     product_posts
   fi
   if wants T2 T6; then
-    for count in 8 32; do limit_batches "$count"; done
+    for count in 8 32; do limit_batches "L2.c$count" "$count" 100; done
     product_drain
   fi
   if wants T3 T6; then
@@ -182,6 +182,9 @@ measure_tasks() {
   if wants T10; then
     product_leases one 1
     product_leases three 3
+    # What smaller statements alone cost: a third of the tasks wait when the statement of one of three begins.
+    limit_batches cycle-36 6 36
+    limit_batches cycle-12 6 12
   fi
   if wants T8; then
     product_memory

@@ -44,11 +44,11 @@ per_thousand() {
   }'
 }
 
-# L2: the same for a hundred rows a statement.
+# The same for many rows a statement; L2 has a hundred. NAME CLIENTS ROWS
 limit_batches() {
   prepare_table
-  run_pgbench cycle-100 "$1"
-  record "L2.c$1" "$(pgbench_rate 100)" 'rows/s'
+  run_pgbench cycle-rows "$2" --define rows="$3"
+  record "$1" "$(pgbench_rate "$3")" 'rows/s'
 }
 
 # One client alone: how long a cycle takes, by the median as for the product. FLAG: --rate.

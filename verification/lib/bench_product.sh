@@ -146,9 +146,11 @@ product_batches() {
   abandon_service
 }
 
+commits() { sql 'SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()'; }
+
 # T10: T1's load, spread over COUNT instances in lease mode. NAME COUNT
 product_leases() {
-  local pids=() addresses=() first number
+  local pids=() addresses=() first number commits
   prepare_table
   for ((number = 1; number <= $2; number++)); do
     serve "lease-$number" --lease 30s --queue "$roomy_queue"
@@ -158,11 +160,14 @@ product_leases() {
     addresses+=("$(listen_address)")
   done
   first=$(next_number)
+  commits=$(commits)
   run_load post --clients "$clients" --tasks "$tasks" "${addresses[@]}"
   await_the_end
   record "T10.$1" "$(rate_until_finished "$first" "$(load_value begin_us)")" '/s'
   for service_pid in "${pids[@]}"; do end_service; done
   other_pids=()
+  # A session tells what it did at its end at the latest.
+  record "T10.$1.commits" "$(per_thousand "$commits" "$(commits)" "$tasks")" '/1000'
 }
 
 # Services besides service_pid.

@@ -113,6 +113,8 @@ print_table() {
   judge T9 'memory, beside a hundredth of the text' T9.large_memory '<=' 1.5 T9.part_memory 'that'
   judge T10 'lease mode, one instance' T10.one '>=' 0.7 T1.rate
   judge T10 'lease mode, three instances' T10.three '>=' 1.0 T10.one
+  judge T10 '  commits of three for 1,000 tasks' T10.three.commits '<=' - T10.one.commits
+  judge T10 '  pgbench, 12 rows a commit' cycle-12 '>=' - cycle-36
   print_unbatched_limits
 }
 

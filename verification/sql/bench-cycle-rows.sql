@@ -1,8 +1,8 @@
--- pgbench: the lives of a hundred tasks, each step of all in one statement and transaction.
+-- pgbench: the lives of so many tasks, each step of all in one statement and transaction.
 WITH new AS (
     INSERT INTO go_tasks (id, text, status, words, bytes, runes)
     SELECT 'task[' || nextval('go_task_numbers') || ']', 'the quick brown fox jumps over the lazy dog', 'QUEUED', 0, 0, 0
-      FROM generate_series(1, 100)
+      FROM generate_series(1, :rows)
     RETURNING id
 ) SELECT array_agg(id)::text AS tasks FROM new \gset
 UPDATE go_tasks
