@@ -3,16 +3,17 @@
 //! request that was given up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::quota::Share;
 use super::reply::{Reply, Terms};
 use super::wire::Wire;
 use crate::limits::HTTP_STACK;
-use crate::lock;
 
 /// One client connection.
 pub struct Guest {
@@ -64,23 +65,23 @@ impl Guests {
             left: AtomicBool::new(false),
             body: Mutex::new(None),
         });
-        lock(&self.inside).insert(number, Arc::clone(&guest));
+        self.inside.lock().insert(number, Arc::clone(&guest));
         Entry { guests: Arc::clone(self), number, guest }
     }
 
     /// The client of this number.
     pub fn find(&self, number: u64) -> Option<Arc<Guest>> {
-        lock(&self.inside).get(&number).cloned()
+        self.inside.lock().get(&number).cloned()
     }
 
     /// Wakes the threads of idle clients, which read the end of their connection.
     pub fn wake_idle(&self) {
-        lock(&self.inside).values().filter(|guest| guest.turn() == Turn::Idle).for_each(|guest| guest.wire.wake());
+        self.inside.lock().values().filter(|guest| guest.turn() == Turn::Idle).for_each(|guest| guest.wire.wake());
     }
 
     /// Wakes the threads of all clients.
     pub fn wake_all(&self) {
-        for guest in lock(&self.inside).values() {
+        for guest in self.inside.lock().values() {
             guest.wire.wake();
             guest.turned.notify_all();
         }
@@ -105,36 +106,36 @@ impl Guest {
 
     /// Lets go of the bytes that the request in hand may take up.
     pub fn free_body(&self) {
-        *lock(&self.body) = None;
+        *self.body.lock() = None;
     }
 
     /// Whose turn it is.
     pub fn turn(&self) -> Turn {
-        *lock(&self.turn)
+        *self.turn.lock()
     }
 
     /// Waits until that may have changed.
     pub fn wait(&self, unchanged: Turn, patience: Duration) {
-        let turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         if *turn == unchanged {
-            drop(self.turned.wait_timeout(turn, patience).unwrap_or_else(PoisonError::into_inner));
+            self.turned.wait_for(&mut turn, patience);
         }
     }
 
     /// The client begins to speak.
     pub fn speak(&self) {
-        *lock(&self.turn) = Turn::Speaking;
+        *self.turn.lock() = Turn::Speaking;
     }
 
     /// A handler is to answer what the client has said, whose body takes up `body`.
     pub fn ask(&self, terms: Terms, body: Share) {
-        *lock(&self.body) = Some(body);
-        *lock(&self.turn) = Turn::Handling(terms);
+        *self.body.lock() = Some(body);
+        *self.turn.lock() = Turn::Handling(terms);
     }
 
     /// Nobody is to answer any more; false: somebody has begun to.
     pub fn give_up(&self) -> bool {
-        let mut turn = lock(&self.turn);
+        let mut turn = self.turn.lock();
         let given_up = matches!(*turn, Turn::Handling(_));
         if given_up {
             *turn = Turn::Over;
@@ -146,7 +147,7 @@ impl Guest {
     pub fn answer(self: &Arc<Self>, reply: Reply) {
         self.free_body();
         let terms = {
-            let mut turn = lock(&self.turn);
+            let mut turn = self.turn.lock();
             let Turn::Handling(terms) = *turn else { return };
             *turn = Turn::Answering;
             terms
@@ -177,7 +178,7 @@ impl Guest {
         if !keep_alive {
             self.wire.finish();
         }
-        *lock(&self.turn) = if keep_alive { Turn::Idle } else { Turn::Over };
+        *self.turn.lock() = if keep_alive { Turn::Idle } else { Turn::Over };
         self.turned.notify_all();
         if self.wire.is_closing() {
             self.wire.wake();
@@ -199,7 +200,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        lock(&self.guests.inside).remove(&self.number);
+        self.guests.inside.lock().remove(&self.number);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Quotas: a bounded amount of something (seats for clients, bytes for bodies) of which shares are taken and come back
 //! by themselves. Must never block a taker: who does not get a share says so to its client.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::lock;
+use parking_lot::{Condvar, Mutex};
 
 /// The amount and what is taken of it.
 pub struct Quota {
@@ -38,18 +38,18 @@ impl Quota {
 
     /// Whether more than half is taken.
     pub fn is_crowded(&self) -> bool {
-        *lock(&self.taken) > self.cap / 2
+        *self.taken.lock() > self.cap / 2
     }
 
     /// Waits until everything has come back, at most until the deadline; returns what is still taken.
     pub fn wait_until_free(&self, deadline: Instant) -> usize {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
             if *taken == 0 || patience.is_zero() {
                 return *taken;
             }
-            taken = self.given_back.wait_timeout(taken, patience).unwrap_or_else(PoisonError::into_inner).0;
+            self.given_back.wait_for(&mut taken, patience);
         }
     }
 }
@@ -58,7 +58,7 @@ impl Share {
     /// Makes the share this large; false, and as it was, when not so much is left.
     pub fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
-        let mut taken = lock(&self.quota.taken);
+        let mut taken = self.quota.taken.lock();
         if more > self.quota.cap - *taken {
             return false;
         }
@@ -70,7 +70,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        *lock(&self.quota.taken) -= self.amount;
+        *self.quota.taken.lock() -= self.amount;
         self.quota.given_back.notify_all();
     }
 }

@@ -6,15 +6,17 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::closing::Closing;
 use super::reply::Refusal;
 use super::server::give_up;
 use super::wire::is_tick;
+use crate::files;
 use crate::limits::{PING_TIME, PINGS_LOST, TICK, UPSTREAM_WAIT};
-use crate::{files, lock};
 
 /// A request of nobody: the crew answers it here, before any handler sees it.
 const PING: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
@@ -45,7 +47,7 @@ impl Pool {
         let state = State { free: VecDeque::new(), opening: false, pings_lost: 0 };
         let pool = Pool { path, closing, state: Mutex::new(state), changed: Condvar::new() };
         let first = pool.open()?;
-        lock(&pool.state).free.push_back(first);
+        pool.state.lock().free.push_back(first);
         Ok(pool)
     }
 
@@ -55,7 +57,7 @@ impl Pool {
         match upstream.send(request, deadline, &self.closing) {
             Ok(()) => {
                 upstream.used = Instant::now();
-                lock(&self.state).free.push_back(upstream);
+                self.state.lock().free.push_back(upstream);
                 self.changed.notify_one();
                 Ok(())
             }
@@ -70,7 +72,7 @@ impl Pool {
 
     /// Closes the connections unused for this long; whether there were any.
     pub fn trim(&self, unused: Duration) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let before = state.free.len();
         while state.free.front().is_some_and(|upstream| upstream.used.elapsed() >= unused) {
             state.free.pop_front();
@@ -80,7 +82,7 @@ impl Pool {
 
     fn take(&self) -> Result<Upstream, Refusal> {
         let deadline = Instant::now() + UPSTREAM_WAIT;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if let Some(upstream) = state.free.pop_back() {
                 return Ok(upstream);
@@ -89,14 +91,14 @@ impl Pool {
                 state.opening = true;
                 drop(state);
                 let opened = self.open();
-                lock(&self.state).opening = false;
+                self.state.lock().opening = false;
                 self.changed.notify_one();
                 return opened.map_err(|_| Refusal { status: 503, detail: "the service cannot take one more request" });
             }
             if Instant::now() >= deadline || self.closing.is_cut() {
                 return Err(Refusal { status: 503, detail: "too many requests arrived at once" });
             }
-            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, TICK);
         }
     }
 
@@ -117,7 +119,7 @@ impl Pool {
         stream.set_write_timeout(Some(TICK))?;
         let mut upstream = Upstream { stream, used: Instant::now() };
         let answered = upstream.ping(Instant::now() + PING_TIME, &self.closing);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.pings_lost = if answered.is_ok() || self.closing.is_cut() { 0 } else { state.pings_lost + 1 };
         if state.pings_lost >= PINGS_LOST {
             give_up(format_args!("tiny_http answers no pings any more: {answered:?}"));

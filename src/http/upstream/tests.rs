@@ -35,7 +35,7 @@ fn status(pool: &Pool, request: &[u8], time: Duration) -> u16 {
 }
 
 fn free(pool: &Pool) -> usize {
-    lock(&pool.state).free.len()
+    pool.state.lock().free.len()
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn half_a_request_costs_its_connection_and_no_other_request() {
     let (taken, long) = (pool.take().map_err(|refusal| refusal.status).expect("free"), vec![b'x'; 64 << 20]);
     // The other side stops reading when nobody hears what it has read.
     drop(read);
-    lock(&pool.state).free.push_back(taken);
+    pool.state.lock().free.push_back(taken);
     assert_eq!(status(&pool, &long, PATIENCE), 502);
     assert_eq!(free(&pool), 0);
 }
@@ -95,7 +95,7 @@ fn connections_nobody_uses_are_closed() {
     let pool = pool(&dir, GOOD, true).0.expect("the ping is answered");
     let mut taken: VecDeque<Upstream> = (0..3).filter_map(|_| pool.take().ok()).collect();
     assert_eq!((taken.len(), free(&pool)), (3, 0));
-    lock(&pool.state).free.append(&mut taken);
+    pool.state.lock().free.append(&mut taken);
     assert!(!pool.trim(PATIENCE));
     assert_eq!(free(&pool), 3);
     assert!(pool.trim(Duration::ZERO));
