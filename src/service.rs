@@ -186,7 +186,7 @@ impl Service {
                 // It may have been in nobody's hands.
                 self.shared.held.watch.hint(id);
             }
-            Cancelled::TooLate | Cancelled::Unknown => {}
+            Cancelled::TooLate | Cancelled::NotOurs | Cancelled::Unknown => {}
         }
         Ok(cancelled)
     }

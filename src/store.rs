@@ -62,8 +62,10 @@ pub enum Cancelled {
     Canceled,
     /// It is RUNNING and will be CANCELED when its analyser has stopped.
     Requested,
-    /// It was terminal already, or is another program's.
+    /// It was terminal already.
     TooLate,
+    /// It is another program's.
+    NotOurs,
     /// There is no such task.
     Unknown,
 }
@@ -238,8 +240,9 @@ impl Store {
         match status.as_deref().and_then(Status::parse) {
             Some(Status::Canceled) => Ok(Cancelled::Canceled),
             Some(_) => Ok(Cancelled::Requested),
-            None if self.look_up(id)?.is_some() => Ok(Cancelled::TooLate),
-            None => Ok(Cancelled::Unknown),
+            None if self.look_up(id)?.is_none() => Ok(Cancelled::Unknown),
+            None if id.number().is_none() => Ok(Cancelled::NotOurs),
+            None => Ok(Cancelled::TooLate),
         }
     }
 

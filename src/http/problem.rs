@@ -56,6 +56,12 @@ pub fn too_late(id: &TaskId) -> Reply {
     problem_with(409, "Conflict", format_args!("{id} has ended already"), &[("cancel", json!("too_late"))])
 }
 
+/// 409: the row is another program's, and we change none of those.
+pub fn not_ours(id: &TaskId) -> Reply {
+    let detail = format!("{id} is another program's: only tasks named task[n] can be cancelled here");
+    problem_with(409, "Conflict", detail, &[("cancel", json!("not_ours"))])
+}
+
 /// 401: who asks has not shown the token.
 pub fn unauthorized(detail: impl Display) -> Reply {
     let mut reply = problem(401, "Unauthorized", detail);

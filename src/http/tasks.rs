@@ -126,13 +126,15 @@ pub(super) fn shown(row: &TaskRow) -> Reply {
     json_reply(200, &Shown(row))
 }
 
-/// `POST /tasks/{id}/cancel` and `DELETE /tasks/{id}`: 202 when it is cancelled or asked to stop, 409 when it is too late.
+/// `POST /tasks/{id}/cancel` and `DELETE /tasks/{id}`: 202 when it is cancelled or asked to stop, 409 when it is too late or not
+/// for us to do.
 pub fn cancel(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
     let accepted = |cancel| json_reply(202, &json!({"id": id.as_str(), "cancel": cancel}));
     match service.cancel(id) {
         Ok(Cancelled::Canceled) => accepted("canceled"),
         Ok(Cancelled::Requested) => accepted("requested"),
         Ok(Cancelled::TooLate) => problem::too_late(id),
+        Ok(Cancelled::NotOurs) => problem::not_ours(id),
         Ok(Cancelled::Unknown) => no_such_task(id),
         Err(error) => problem::store_trouble(&error),
     }

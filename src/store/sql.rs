@@ -173,14 +173,17 @@ pub const SETTLE_EXPIRED: &str = "
                      FOR UPDATE SKIP LOCKED)
     RETURNING id, status";
 
-/// cancel queued: QUEUED → CANCELED; cancel running: RUNNING stays, cancel_requested = true.
+/// cancel queued: QUEUED → CANCELED; cancel running: RUNNING stays, cancel_requested = true. A client may name any row:
+/// those of other programs are left alone.
 pub const CANCEL: &str = "
     UPDATE go_tasks
        SET status = CASE WHEN status = 'QUEUED' THEN 'CANCELED' ELSE status END,
            words = 0, bytes = 0, runes = 0,
            cancel_requested = cancel_requested OR status = 'RUNNING',
            finished_at = CASE WHEN status = 'QUEUED' THEN clock_timestamp() END
-     WHERE id = $1 AND status IN ('QUEUED', 'RUNNING')
+     WHERE id = $1
+       AND status IN ('QUEUED', 'RUNNING')
+       AND go_task_number(id) IS NOT NULL
     RETURNING status";
 
 /// claim refused: QUEUED → FAILED. A row that is anything else stays as it is.

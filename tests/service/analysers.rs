@@ -139,7 +139,7 @@ fn ten_thousand_cancels_at_random_moments_are_never_lost() {
             Cancelled::Canceled => (0, "CANCELED"),
             Cancelled::Requested => (1, "CANCELED"),
             Cancelled::TooLate => (2, "SUCCEEDED"),
-            Cancelled::Unknown => panic!("{id} vanished"),
+            Cancelled::NotOurs | Cancelled::Unknown => panic!("{id} vanished: {cancelled:?}"),
         };
         counts[slot] += 1;
         let row = service.look_up(id).expect("an answer").expect("a row");

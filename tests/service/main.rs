@@ -10,6 +10,7 @@ mod claims;
 mod drain;
 mod estimates;
 mod files;
+mod foreign_rows;
 mod guards;
 mod interleavings;
 mod keys;
