@@ -10,11 +10,10 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::exchange::{Exchange, Reply};
-use super::{problem, tasks};
+use super::exchange::Exchange;
+use super::tasks;
 use crate::limits::{BATCH_ROWS, HTTP_STACK, LOOK_MIN};
 use crate::service::Service;
-use crate::store::{StoreError, TaskRow};
 use crate::task::TaskId;
 
 /// The askers' end. Dropping it ends the thread when everybody has been answered.
@@ -36,7 +35,7 @@ impl Clerk {
         let (desk, askers) = unbounded();
         let thread = thread::Builder::new().name("clerk".into()).stack_size(HTTP_STACK);
         let asked = Arc::clone(&service);
-        // A panic has answered with 500 whom it concerned. Ended: the other end is gone.
+        // After a panic its askers have been answered with 500; it ends when the other end is gone.
         thread.spawn(move || while catch_unwind(AssertUnwindSafe(|| work(&asked, &askers))).is_err() {})?;
         Ok(Clerk { service, desk })
     }
@@ -78,16 +77,8 @@ fn look(service: &Service, askers: Vec<Asker>) -> Vec<Asker> {
         if row.is_err() && timed_out && now < asker.deadline {
             remain.push(asker);
         } else {
-            asker.exchange.reply(reply(&asker.id, row));
+            asker.exchange.reply(tasks::told(&asker.id, &row));
         }
     }
     remain
-}
-
-fn reply(id: &TaskId, row: Result<Option<TaskRow>, StoreError>) -> Reply {
-    match row {
-        Ok(Some(row)) => tasks::shown(&row),
-        Ok(None) => tasks::no_such_task(id),
-        Err(error) => problem::store_trouble(&error),
-    }
 }

@@ -212,14 +212,9 @@ impl Client {
                 Turn::Handling(_) | Turn::Answering => {}
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            let unknown = if self.door.closing.is_cut() {
-                Some("the service is shutting down; whether the request took effect is unknown")
-            } else {
-                left.is_zero()
-                    .then_some("the service did not answer in time; whether the request took effect is unknown")
-            };
-            if let Some(detail) = unknown.filter(|_| guest.give_up()) {
-                return Err(Refusal { status: if left.is_zero() { 504 } else { 503 }, detail }.into());
+            if (left.is_zero() || self.door.closing.is_cut()) && guest.give_up() {
+                let detail = "the service did not answer in time; whether the request took effect is unknown";
+                return Err(Refusal { status: 504, detail }.into());
             }
             if self.filled > 0 || guest.has_left() {
                 // It has said what comes next, or nothing more will.

@@ -51,8 +51,6 @@ pub struct Gate {
 impl Gate {
     /// Starts accepting.
     pub fn open(listener: TcpListener, door: Arc<Door>) -> io::Result<Gate> {
-        // One that systemd hands over may be non-blocking; accepting would then spin.
-        listener.set_nonblocking(false)?;
         let (listener, shut) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let porter = Porter::start(Arc::clone(&door))?;
         let entrance = Entrance { door, porter, accept_failed: log::Bounded::new(), spawn_failed: log::Bounded::new() };

@@ -22,7 +22,7 @@ pub struct Head {
     pub expects_continue: bool,
     /// HEAD: the answer has no body.
     pub head_only: bool,
-    /// The head for tiny_http: HTTP/1.0 with keep-alive, so that every answer announces its length.
+    /// The head for tiny_http, as HTTP/1.0 with keep-alive.
     pub forward: Vec<u8>,
     /// Where in `forward` it says what a guard asks for.
     method: Range<usize>,
@@ -30,7 +30,7 @@ pub struct Head {
     authorization: Option<Range<usize>>,
 }
 
-/// As long as `forward` is there.
+/// What a guard asks for. All of it is empty when [`Head::forward`] has been taken.
 impl Head {
     /// The method, as sent: `GET`, `POST`, …
     pub fn method(&self) -> &str {
@@ -98,7 +98,7 @@ pub fn parse(bytes: &[u8], guest: &str, body_limit: usize) -> Result<Option<Head
     for field in request.headers.iter() {
         reading.field(field.name, visible(field.value)?, body_limit)?;
     }
-    if !is_old && reading.seen[0] == 0 {
+    if !is_old && reading.host.is_none() {
         return Err(bad("an HTTP/1.1 request needs a Host field"));
     }
     let body = reading.length.unwrap_or(0);

@@ -11,9 +11,11 @@ pub fn wait(exchange: &Exchange) -> Option<Duration> {
     read(exchange.headers("Prefer"))
 }
 
-/// Says in the reply that the wait was heeded.
+/// Says in the reply that the wait was heeded; an error says nothing of it.
 pub fn applied(mut reply: Reply, wait: Duration) -> Reply {
-    reply.headers.push(("Preference-Applied", format!("wait={}", wait.as_secs())));
+    if reply.status < 300 {
+        reply.headers.push(("Preference-Applied", format!("wait={}", wait.as_secs())));
+    }
     reply
 }
 

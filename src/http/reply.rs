@@ -1,12 +1,14 @@
 //! Replies: what a handler, or the door itself, says to a client. Must never let a header out whose value could end
 //! its own line.
 
+use std::fmt::Display;
 use std::time::SystemTime;
 
 use httpdate::fmt_http_date;
+use serde_json::{Value, json};
 use tiny_http::StatusCode;
 
-use crate::limits::REPLY_BYTES;
+use crate::limits::{DETAIL_CHARS, REPLY_BYTES};
 use crate::log;
 
 /// What every reply says besides, unless its handler says otherwise: nobody keeps it, and a browser that is shown it takes
@@ -35,6 +37,21 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// An error: `application/problem+json` (RFC 9457) with members of its own. A long detail is cut.
+    pub(super) fn problem(status: u16, detail: impl Display, members: &[(&str, Value)]) -> Reply {
+        let mut detail = detail.to_string();
+        if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS) {
+            detail.truncate(end);
+            detail.push('…');
+        }
+        let mut body = json!({"type": "about:blank", "title": reason(status), "status": status, "detail": detail});
+        for (name, value) in members {
+            body[*name] = value.clone();
+        }
+        let headers = vec![("Content-Type", "application/problem+json".into())];
+        Reply { status, headers, body: body.to_string().into_bytes() }
+    }
+
     /// The reply itself, or a 500 in its place when it must not be sent.
     pub(super) fn checked(self) -> Reply {
         match self.fault() {
@@ -63,7 +80,7 @@ impl Reply {
     pub(super) fn into_bytes(self, terms: Terms) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_ROOM + self.body.len());
         let mut put = |parts: &[&str]| parts.iter().for_each(|part| bytes.extend_from_slice(part.as_bytes()));
-        put(&["HTTP/1.1 ", &self.status.to_string(), " ", StatusCode(self.status).default_reason_phrase(), "\r\n"]);
+        put(&["HTTP/1.1 ", &self.status.to_string(), " ", reason(self.status), "\r\n"]);
         if !terms.keep_alive {
             put(&["Connection: close\r\n"]);
         } else if terms.is_old {
@@ -114,13 +131,26 @@ impl Refusal {
 
 impl From<Refusal> for Reply {
     fn from(Refusal { status, detail }: Refusal) -> Reply {
-        let title = StatusCode(status).default_reason_phrase();
-        let problem = serde_json::json!({"type": "about:blank", "title": title, "status": status, "detail": detail});
-        let mut headers = vec![("Content-Type", String::from("application/problem+json"))];
+        // The door refuses with 503 what nobody has begun; of the other faults of ours, it does not know.
+        let outcome = match status {
+            503 => Some("none"),
+            500 | 502 | 504 => Some("unknown"),
+            _ => None,
+        };
+        let mut reply = Reply::problem(status, detail, outcome.map(|told| ("outcome", told.into())).as_slice());
         if status == 503 {
-            headers.push(("Retry-After", String::from("1")));
+            reply.headers.push(("Retry-After", "1".into()));
         }
-        Reply { status, headers, body: problem.to_string().into_bytes() }
+        reply
+    }
+}
+
+/// A status in words: RFC 9110's, where tiny_http knows older ones.
+fn reason(status: u16) -> &'static str {
+    match status {
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        other => StatusCode(other).default_reason_phrase(),
     }
 }
 
@@ -166,7 +196,7 @@ mod tests {
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"), "{head}");
         assert!(head.contains("\r\nRetry-After: 1"), "{head}");
         assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{head}");
-        assert!(body.contains(r#""detail":"no room""#), "{body}");
+        assert!(body.contains(r#""detail":"no room""#) && body.contains(r#""outcome":"none""#), "{body}");
         assert!(Refusal { status: 400, detail: "" }.into_bytes(true).ends_with(b"\r\n\r\n"));
     }
 }

@@ -87,7 +87,7 @@ impl Office {
 
 fn dispatch(table: &[Route], service: &Service, exchange: &Exchange) -> Answer {
     let path = exchange.target().split('?').next().unwrap_or_default();
-    // HEAD is GET without the body, which tiny_http leaves out.
+    // HEAD is GET without the body: the reply leaves it out.
     let method = if exchange.method() == "HEAD" { "GET" } else { exchange.method() };
     let here: Vec<(&Route, Option<&str>)> =
         table.iter().filter_map(|route| Some((route, matched(route.path, path)?))).collect();

@@ -14,7 +14,7 @@ use super::waiters::Pending;
 use super::{batch, prefer};
 use crate::limits::{BATCH_LINES, KEY_BYTES};
 use crate::service::{Accepted, Once, Rejected, Service};
-use crate::store::{Cancelled, TaskRow};
+use crate::store::{Cancelled, StoreError, TaskRow};
 use crate::task::TaskId;
 
 /// Names a submission, so that repeating it makes no second task.
@@ -33,7 +33,7 @@ pub fn create(service: &Service, exchange: &Exchange) -> Answer {
     }
     if let Some(other) = media_type.filter(|sent| !sent.eq_ignore_ascii_case(SINGLE)) {
         let detail = format!("Content-Type is {other}; send {SINGLE}, or {BATCH} for a batch");
-        return Answer::Now(problem::problem(415, "Unsupported Media Type", detail));
+        return Answer::Now(problem::problem(415, detail));
     }
     let (id, accepted) = match submit(service, exchange) {
         Ok(submitted) => submitted,
@@ -114,10 +114,19 @@ fn rejected(why: Rejected) -> Reply {
 pub fn show(service: &Service, exchange: &Exchange, id: &TaskId) -> Answer {
     let Some(wait) = prefer::wait(exchange) else { return Answer::WhenRead(id.clone()) };
     match service.look_up(id) {
-        Ok(Some(row)) if wait.is_zero() || row.has_ended() => Answer::Now(prefer::applied(shown(&row), wait)),
-        Ok(Some(row)) => Answer::WhenEnded(Pending { id: row.id, wait, accepted: None }),
-        Ok(None) => Answer::Now(no_such_task(id)),
-        Err(error) => Answer::Now(problem::store_trouble(&error)),
+        Ok(Some(row)) if !wait.is_zero() && !row.has_ended() => {
+            Answer::WhenEnded(Pending { id: row.id, wait, accepted: None })
+        }
+        row => Answer::Now(prefer::applied(told(id, &row), wait)),
+    }
+}
+
+/// What was found of a task.
+pub(super) fn told(id: &TaskId, row: &Result<Option<TaskRow>, StoreError>) -> Reply {
+    match row {
+        Ok(Some(row)) => shown(row),
+        Ok(None) => no_such_task(id),
+        Err(error) => problem::store_trouble(error),
     }
 }
 
@@ -140,8 +149,7 @@ pub fn cancel(service: &Service, _exchange: &Exchange, id: &TaskId) -> Reply {
     }
 }
 
-/// 404.
-pub(super) fn no_such_task(id: &TaskId) -> Reply {
+fn no_such_task(id: &TaskId) -> Reply {
     problem::not_found(format_args!("there is no task {id}"))
 }
 

@@ -63,7 +63,7 @@ impl Pool {
             }
             // Half a request is on it: dropped, and replaced when somebody needs it.
             Err(e) => Err(match e.kind() {
-                ErrorKind::TimedOut => Refusal { status: 504, detail: "the service did not take the request in time" },
+                ErrorKind::TimedOut => Refusal { status: 503, detail: "the service did not take the request in time" },
                 ErrorKind::ConnectionAborted => Refusal { status: 503, detail: "the service is shutting down" },
                 _ => Refusal { status: 502, detail: "the service lost the request; whether it took effect is unknown" },
             }),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, select, unbounded};
 
 use super::exchange::{Exchange, Reply};
-use super::{prefer, problem, tasks};
+use super::{prefer, tasks};
 use crate::limits::{WAIT_POLL, WAIT_TICK, WORKER_STACK};
 use crate::service::Service;
 use crate::store::{StoreError, TaskRow};
@@ -137,7 +137,7 @@ impl<'a> Room<'a> {
         self.closing || parked.exchange.client_left() || Instant::now() >= parked.deadline
     }
 
-    /// Looks at the rows that are due and answers whom that lets answer.
+    /// Looks at the rows that are due and answers those who need not wait any longer.
     fn look(&mut self) {
         let ids: Vec<TaskId> = self.due.drain().filter(|id| self.parked.contains_key(id)).collect();
         if ids.is_empty() {
@@ -178,9 +178,7 @@ fn reply(pending: Pending, row: &Result<Option<TaskRow>, StoreError>) -> Reply {
         (Some(accepted), Ok(Some(row))) => Reply { body: tasks::shown(row).body, ..accepted },
         // Accepted it was, even if nobody can say now what has become of it.
         (Some(accepted), _) => accepted,
-        (None, Ok(Some(row))) => tasks::shown(row),
-        (None, Ok(None)) => return tasks::no_such_task(&pending.id),
-        (None, Err(error)) => return problem::store_trouble(error),
+        (None, row) => tasks::told(&pending.id, row),
     };
     prefer::applied(told, pending.wait)
 }

@@ -62,7 +62,7 @@ fn a_handler_that_does_not_return_is_cut_off() {
     let began = Instant::now();
     assert_eq!(house.server.close(Duration::from_millis(100)), 1);
     assert!(began.elapsed() < PATIENCE / 4, "it took {:?}", began.elapsed());
-    busy.refused(503);
+    busy.refused(504);
     house.gate = None;
 }
 

@@ -84,7 +84,7 @@ fn a_request_that_is_not_taken_is_not_waited_for() {
     let pool = Pool::start(dir.socket(), Arc::default()).expect("the ping is answered");
     let silent = other.join().expect("no panic");
     let long = vec![b'x'; 64 << 20];
-    assert_eq!(status(&pool, &long, Duration::ZERO), 504);
+    assert_eq!(status(&pool, &long, Duration::ZERO), 503);
     assert_eq!(free(&pool), 0);
     drop(silent);
 }

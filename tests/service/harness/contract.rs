@@ -54,6 +54,9 @@ pub fn check(listener: Listener, method: &str, target: &str, reply: &Reply) {
         }
         _ => fits(&content["schema"], &reply.json(), &told),
     }
+    if content_type == "application/problem+json" && method != "HEAD" && [500, 502, 503, 504].contains(&reply.status) {
+        assert!(reply.json()["outcome"].is_string(), "may it be sent again? {told}");
+    }
 }
 
 fn document() -> &'static Value {
