@@ -17,12 +17,14 @@ pub mod trouble;
 pub mod watch;
 pub mod worker;
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::limits::WORKER_STACK;
 use crate::store::{Cancelled, InstanceLock, Lease, Store, StoreError, TaskRow};
@@ -60,7 +62,8 @@ pub enum Tenure {
 pub struct Service {
     shared: Arc<Shared>,
     workers: usize,
-    worker_ends: Receiver<()>,
+    /// Closed when the last worker has ended: each holds the other end.
+    workers_ended: Receiver<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -88,6 +91,8 @@ pub(crate) struct Shared {
 pub enum Event {
     /// The instance lock was lost, and the session described here has it now.
     InstanceLockLost(String),
+    /// The thread of this name panicked: what it was there for is not done any more.
+    ThreadDied(String),
 }
 
 impl Shared {
@@ -95,10 +100,27 @@ impl Shared {
         // Whoever runs the service may have gone already; then nobody needs to know.
         let _ = self.events.try_send(event);
     }
+
+    /// Starts a thread of the service. Its panic ends the service, whose promises need all of them: without the keeper,
+    /// another instance could have the lock and nobody here would know.
+    fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let (shared, name) = (self.clone(), name.to_owned());
+        thread::Builder::new().name(name.clone()).stack_size(WORKER_STACK).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| body(&shared))).is_err() {
+                shared.claiming.stop(format!("the thread {name} has died"));
+                shared.board.abandon();
+                shared.tell(Event::ThreadDied(name));
+            }
+        })
+    }
 }
 
 impl Service {
-    /// Starts workers, feeder and keeper. `events` tells the caller when the service should end.
+    /// Starts workers, feeder, keeper and, with leases, the renewer. `events` tells the caller when the service should end.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -108,7 +130,7 @@ impl Service {
         tenure: Tenure,
         config: ServiceConfig,
         events: Sender<Event>,
-    ) -> std::io::Result<Service> {
+    ) -> io::Result<Service> {
         let permits = config.workers + config.queue;
         let shared = Arc::new(Shared {
             store,
@@ -124,28 +146,24 @@ impl Service {
             backlog: AtomicUsize::new(0),
             events,
         });
-        let (ended, worker_ends) = bounded(config.workers);
+        let (working, workers_ended) = bounded(0);
         let mut threads = Vec::new();
         for number in 0..config.workers {
-            let (shared, jobs) = (shared.clone(), shared.handoff.receiver());
-            let (analyser, ended) = (analyser.clone(), ended.clone());
-            threads.push(spawn(&format!("worker-{number}"), move || {
-                Worker { shared, jobs, analyser }.run();
-                let _ = ended.send(()); // nobody waits unless a drain does
+            let (jobs, analyser, working) = (shared.handoff.receiver(), analyser.clone(), working.clone());
+            threads.push(shared.spawn(&format!("worker-{number}"), move |shared| {
+                let _working: Sender<()> = working;
+                Worker { shared: shared.clone(), jobs, analyser }.run();
             })?);
         }
-        let feeder = shared.clone();
-        threads.push(spawn("feeder", move || feeder::run(&feeder))?);
-        let keeper = shared.clone();
+        threads.push(shared.spawn("feeder", feeder::run)?);
         match tenure {
-            Tenure::Sole(instance) => threads.push(spawn("keeper", move || keeper::run(&keeper, *instance))?),
+            Tenure::Sole(instance) => threads.push(shared.spawn("keeper", |shared| keeper::run(shared, *instance))?),
             Tenure::Leased(lease) => {
-                threads.push(spawn("keeper", move || keeper::watch(&keeper))?);
-                let renewer = shared.clone();
-                threads.push(spawn("renewer", move || renewer::run(&renewer, lease))?);
+                threads.push(shared.spawn("keeper", keeper::watch)?);
+                threads.push(shared.spawn("renewer", move |shared| renewer::run(shared, lease))?);
             }
         }
-        Ok(Service { shared, workers: config.workers, worker_ends, threads: Mutex::new(threads) })
+        Ok(Service { shared, workers: config.workers, workers_ended, threads: Mutex::new(threads) })
     }
 
     /// What the database says of a task; None: there is none.
@@ -209,22 +227,18 @@ impl Service {
     pub fn drain(&self, timeout: Duration) -> usize {
         self.begin_drain();
         let deadline = Instant::now() + timeout;
-        let ended = (0..self.workers).take_while(|_| self.worker_ends.recv_deadline(deadline).is_ok()).count();
+        let waited = self.workers_ended.recv_deadline(deadline);
         self.shared.drain.expire();
-        if ended < self.workers {
+        let running = self.shared.running.load(Ordering::Acquire);
+        if waited == Err(RecvTimeoutError::Timeout) {
             // A worker that has not begun its task lets go of it now; one within the analyser or a write cannot.
-            let running = self.shared.running.load(Ordering::Acquire);
             log::line(format_args!("drain timeout: {running} tasks still running after {} s", timeout.as_secs_f64()));
             return running;
         }
         for thread in lock(&self.threads).drain(..) {
-            // A worker's panic was its task's failure; there is nobody left to tell.
+            // None ends with a panic: see [`Shared::spawn`].
             let _ = thread.join();
         }
-        self.shared.running.load(Ordering::Acquire)
+        running
     }
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.into()).stack_size(WORKER_STACK).spawn(body)
 }

@@ -55,18 +55,24 @@ pub fn run_with(
     };
     announce(&servers, recovery);
 
-    let reason = select! {
-        recv(shutdown.asked) -> signal => signal.map_or(Ok(()), |signal| {
-            log::line(format_args!("signal {signal}: draining"));
+    // Neither channel closes: the signals and the service hold the other ends.
+    let outcome = select! {
+        recv(shutdown.asked) -> signal => {
+            signal.iter().for_each(|signal| log::line(format_args!("signal {signal}: draining")));
             Ok(())
-        }),
-        recv(inbox) -> event => Err(event),
+        }
+        recv(inbox) -> event => event.map_or(Ok(()), |event| Err(ended_by(event))),
     };
-    end(servers, &service, &office, &config)?;
-    match reason {
-        Ok(()) => Ok(()),
-        Err(Ok(Event::InstanceLockLost(holder))) => Err(another_instance(&holder)),
-        Err(Err(_)) => Err(Failure { code: exit::INTERNAL, message: "the keeper of the instance lock is gone".into() }),
+    let ended = end(servers, &service, &office, &config);
+    outcome.and(ended)
+}
+
+fn ended_by(event: Event) -> Failure {
+    match event {
+        Event::InstanceLockLost(holder) => another_instance(&holder),
+        Event::ThreadDied(name) => {
+            Failure { code: exit::INTERNAL, message: format!("the thread {name} has died: start the service again") }
+        }
     }
 }
 

@@ -31,6 +31,13 @@ pub struct Permit(Arc<Admission>);
 #[derive(Debug)]
 pub struct Finishing(Arc<Admission>);
 
+impl State {
+    /// Whether it is worth a moment's wait: a client that saw a task end may rely on its place being free.
+    fn is_finishing(&self) -> bool {
+        self.finishing > 0
+    }
+}
+
 impl Admission {
     /// `total` permits, all free.
     pub fn new(total: usize) -> Arc<Admission> {
@@ -48,15 +55,14 @@ impl Admission {
         self.total - lock(&self.state).free
     }
 
-    /// A permit for a submission, or none: refuse it. Waits [`PERMIT_GRACE`] at most, and only while a task is finishing:
-    /// a client that saw that task end may rely on its place being free.
+    /// A permit for a submission, or none: refuse it. Waits [`PERMIT_GRACE`] at most, and only while a task is finishing.
     pub fn admit(self: &Arc<Self>) -> Option<Permit> {
-        self.take(1, PERMIT_GRACE, |state| state.finishing > 0).then(|| Permit(self.clone()))
+        self.take(1, PERMIT_GRACE, State::is_finishing).then(|| Permit(self.clone()))
     }
 
     /// The same for `count` submissions together: all of their permits, or none.
     pub fn admit_all(self: &Arc<Self>, count: usize) -> Option<Vec<Permit>> {
-        let taken = self.take(count, PERMIT_GRACE, |state| state.finishing > 0);
+        let taken = self.take(count, PERMIT_GRACE, State::is_finishing);
         taken.then(|| (0..count).map(|_| Permit(self.clone())).collect())
     }
 
@@ -106,6 +112,9 @@ impl Drop for Finishing {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -133,17 +142,29 @@ mod tests {
         assert!(admission.admit_all(4).is_none());
     }
 
+    /// A submission that has seen there is no permit, and then the test does `then`: whether it gets one.
+    fn submit_and(admission: &Arc<Admission>, then: impl FnOnce()) -> bool {
+        let (looks, look) = mpsc::channel();
+        thread::scope(|scope| {
+            let submission = scope.spawn(|| {
+                admission.take(1, Duration::from_secs(60), |state| {
+                    looks.send(()).expect("the test listens");
+                    state.is_finishing()
+                })
+            });
+            look.recv().expect("it looks");
+            then();
+            submission.join().expect("no panic")
+        })
+    }
+
     #[test]
     fn a_submission_waits_for_the_permit_of_a_task_that_is_finishing() {
         let admission = Admission::new(1);
         let permit = admission.admit().expect("permit");
         let finishing = admission.finishing();
-        let waiter = std::thread::spawn({
-            let admission = admission.clone();
-            move || admission.wait(Duration::from_secs(60)).is_some()
-        });
-        drop(permit);
-        drop(finishing);
-        assert!(waiter.join().expect("no panic"));
+        assert!(submit_and(&admission, || drop(permit)), "and keeps it");
+        assert!(!submit_and(&admission, || drop(finishing)), "the place went to nobody");
+        assert!(!submit_and(&admission, || ()), "nothing to wait for");
     }
 }

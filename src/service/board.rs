@@ -69,12 +69,14 @@ struct State {
     total: usize,
     /// A worker listens to the channel.
     listening: bool,
-    /// Workers that claim, and that finish: as many as there are threads to do it in the database. What one more would have in
-    /// hand is better off in the next one's statement.
+    /// Workers that claim, and that finish: [`BOARD_CALLS`] each at most. What one more would have in hand is better off in the
+    /// next one's statement.
     claiming: usize,
     finishing: usize,
     /// Nothing comes through the channel any more.
     closed: bool,
+    /// A thread of the service has died, perhaps with steps and places that nobody will ever give back.
+    abandoned: bool,
     /// Workers that sleep. The last to go to sleep is the first to be woken, so that as few of them as can do the work have
     /// their memory in use.
     asleep: Vec<Thread>,
@@ -96,6 +98,7 @@ impl Board {
             claiming: 0,
             finishing: 0,
             closed: false,
+            abandoned: false,
             asleep: Vec::new(),
             waking: false,
         };
@@ -185,6 +188,13 @@ impl Board {
     pub fn close(&self) {
         lock(&self.state).closed = true;
     }
+
+    /// The service cannot go on: each worker leaves when there is nothing for it to do.
+    pub fn abandon(&self) {
+        let mut state = lock(&self.state);
+        (state.closed, state.abandoned) = (true, true);
+        self.wake_for(&mut state);
+    }
 }
 
 impl State {
@@ -206,7 +216,8 @@ impl State {
     }
 
     fn may_leave(&self) -> bool {
-        self.closed && self.places == self.total
+        let nothing_left = self.begun.is_empty() && self.ended.is_empty() && self.troubled.is_empty();
+        self.closed && (self.places == self.total || self.abandoned && nothing_left)
     }
 
     fn has_step(&self) -> bool {

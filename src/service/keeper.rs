@@ -25,6 +25,8 @@ pub struct Claiming {
 #[derive(Debug)]
 struct State {
     allowed: bool,
+    /// For good.
+    stopped: bool,
     /// What is wrong with the database, as far as known.
     trouble: Option<String>,
     /// When the database last answered.
@@ -34,7 +36,7 @@ struct State {
 impl Claiming {
     /// Allowed: the lock was just taken.
     pub(super) fn new() -> Claiming {
-        let state = State { allowed: true, trouble: None, proved: Instant::now() };
+        let state = State { allowed: true, stopped: false, trouble: None, proved: Instant::now() };
         Claiming { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -56,8 +58,18 @@ impl Claiming {
         state.trouble.clone().or_else(|| (silent > PROOF_AGE).then(silence))
     }
 
+    /// From now on nobody claims, whatever the database says.
+    pub(super) fn stop(&self, why: String) {
+        let mut state = lock(&self.state);
+        (state.stopped, state.allowed, state.trouble) = (true, false, Some(why));
+        self.changed.notify_all();
+    }
+
     fn set(&self, allowed: bool, trouble: Option<String>) {
         let mut state = lock(&self.state);
+        if state.stopped {
+            return;
+        }
         if state.trouble != trouble {
             match &trouble {
                 Some(trouble) => TROUBLE.line(format_args!("not ready: {trouble}")),

@@ -1,13 +1,15 @@
 //! Analysers that are held, that fail oddly, that panic; and cancels while they run.
 
+use std::panic::panic_any;
 use std::thread;
+use std::time::Instant;
 
-use taskstats::service::Service;
+use taskstats::service::{Event, Service};
 use taskstats::store::Cancelled;
 use taskstats::task::{Analyser, Analysis, CountAnalyser, Counts, Stop, TaskId};
 
 use crate::harness::inside::{Held, Inside};
-use crate::harness::{Database, until};
+use crate::harness::{Database, PATIENCE, until};
 
 const TWO_WORDS: Analysis = Analysis::Counted(Counts { words: 2, bytes: 6, runes: 6 });
 
@@ -101,6 +103,39 @@ fn odd_failures_are_stored_and_cost_no_worker() {
     assert_eq!(database.rows(&kept), "512");
     let id = inside.service.submit("fine".into()).expect("accepted").id;
     assert_eq!(ended(&inside.service, &id), "SUCCEEDED");
+}
+
+/// A panic's payload whose end is a panic, too: nobody expects it.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the payload, too");
+    }
+}
+
+/// Kills its worker.
+struct Deadly;
+
+impl Analyser for Deadly {
+    fn analyse(&self, _text: &str, _stop: &Stop) -> Analysis {
+        panic_any(Bomb)
+    }
+}
+
+#[test]
+fn a_thread_that_dies_ends_the_service() {
+    let database = Database::with_schema();
+    let inside = Inside::on(&database, Deadly, 2);
+    let id = inside.service.submit("Go one".into()).expect("accepted").id;
+    let event = inside.events.recv_timeout(PATIENCE).expect("an event");
+    assert!(matches!(&event, Event::ThreadDied(name) if name.starts_with("worker-")), "{event:?}");
+    assert!(inside.service.not_ready().iter().any(|reason| reason.contains("worker-")), "claims nothing any more");
+    // What it had in hand is the next start's.
+    let began = Instant::now();
+    assert_eq!(inside.service.drain(PATIENCE), 1);
+    assert!(began.elapsed() < PATIENCE, "waited for the dead");
+    assert_eq!(database.task(id.as_str()), "RUNNING|0|0|0");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use super::Database;
 /// A running service with an analyser of the test's own.
 pub struct Inside {
     pub service: Arc<Service>,
-    /// Held so that the service's events have somewhere to go.
-    _events: Receiver<Event>,
+    /// What would end the service.
+    pub events: Receiver<Event>,
 }
 
 impl Inside {
@@ -43,7 +43,7 @@ impl Inside {
         let (tell, events) = bounded(1);
         let size = ServiceConfig { workers, queue: 64 };
         let service = Service::start(store, Arc::new(analyser), tenure, size, tell).expect("threads");
-        Inside { service: Arc::new(service), _events: events }
+        Inside { service: Arc::new(service), events }
     }
 }
 
