@@ -32,20 +32,16 @@ impl Worker {
         let mut answer = Err(error);
         loop {
             let claimed = match answer {
-                // The claim without an answer may have arrived after the row was read back.
-                Ok(None) if answer_lost => match self.read_back(id)? {
-                    ReadBack::Ours(claimed) => Some(claimed),
-                    ReadBack::Queued | ReadBack::Gone => return None,
-                },
-                Ok(claimed) => Some(claimed?),
+                Ok(Some(claimed)) => Some(claimed),
+                // An earlier claim, without an answer, may have arrived after its row was read back.
+                Ok(None) if answer_lost => Some(self.arrived(id)?),
+                Ok(None) => return None,
                 Err(StoreError::Refused(why)) => {
                     TROUBLE.line(format_args!("{id}: claim refused: {why}"));
-                    // Not QUEUED any more: an earlier claim without an answer may have arrived.
-                    let arrived = !self.fail_unclaimed(id) && answer_lost;
-                    match arrived.then(|| self.read_back(id))?? {
-                        ReadBack::Ours(claimed) => Some(claimed),
-                        ReadBack::Queued | ReadBack::Gone => return None,
+                    if self.fail_unclaimed(id) || !answer_lost {
+                        return None;
                     }
+                    Some(self.arrived(id)?)
                 }
                 Err(StoreError::NotDone(why)) => {
                     TROUBLE.line(format_args!("{id}: claim: {why}"));
@@ -77,6 +73,14 @@ impl Worker {
         }
     }
 
+    /// What a claim without an answer won; None: nothing, or nobody could say before the drain expired.
+    fn arrived(&self, id: &TaskId) -> Option<Claimed> {
+        match self.read_back(id)? {
+            ReadBack::Ours(claimed) => Some(claimed),
+            ReadBack::Queued | ReadBack::Gone => None,
+        }
+    }
+
     /// What became of a claim without an answer; None: nobody could say before the drain expired.
     fn read_back(&self, id: &TaskId) -> Option<ReadBack> {
         let mut backoff = Backoff::new();
@@ -96,7 +100,8 @@ impl Worker {
     }
 
     /// Fails a task whose claim was refused. Keeps the worker's slot until the write commits, the row is no longer QUEUED
-    /// (cancelled) or the service stops; never claims again, never analyses. False: it is not QUEUED any more.
+    /// (cancelled) or the service stops; never claims again, never analyses. False: it is not QUEUED any more; true: it is FAILED,
+    /// or left QUEUED for the next start.
     fn fail_unclaimed(&self, id: &TaskId) -> bool {
         let mut backoff = Backoff::new();
         while !self.shared.drain.begun() {

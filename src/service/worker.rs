@@ -53,17 +53,16 @@ impl Worker {
             recv(self.jobs) -> job => job,
             recv(self.board().bell()) -> _ => return self.board().stop_listening(),
         };
-        match job {
-            // While claiming pauses the job waits here; it stays QUEUED when the service ends first.
-            Ok(hold) if hold.begin() && self.shared.claiming.wait(&self.shared.drain) => self.claim(hold),
-            Ok(hold) => {
-                drop(hold);
-                self.board().stop_listening();
-            }
-            Err(_) => {
-                self.board().close();
-                self.board().stop_listening();
-            }
+        let Ok(hold) = job else {
+            self.board().close();
+            return self.board().stop_listening();
+        };
+        // While claiming pauses the job waits here; it stays QUEUED when the service ends first.
+        if hold.begin() && self.shared.claiming.wait(&self.shared.drain) {
+            self.claim(hold);
+        } else {
+            drop(hold);
+            self.board().stop_listening();
         }
     }
 
