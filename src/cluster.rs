@@ -5,7 +5,7 @@
 //! Must never: initialise a directory that is not ours, run PostgreSQL as root, loosen the permissions of a directory
 //! it did not create, listen on a network, or signal a process that it has not proved to be this cluster's server.
 //!
-//! Read [`layout`] (what lies where) first, then [`postmaster`] (the running server).
+//! Read `layout` (what lies where) first, then `postmaster` (the running server).
 
 mod account;
 mod database;

@@ -1,4 +1,4 @@
-//! Every limit and timeout of the program, with its unit in its type or name and its reason. Nothing here is read from
+//! Every limit and timeout of the service, with its unit in its type or name and its reason. Nothing here is read from
 //! the outside: what people may set is in `cli::config`, whose defaults come from here.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The store: every question and order to PostgreSQL, each with a bounded wait.
+//! The store: every question and order to PostgreSQL, each with a bounded wait but the upgrade of a schema.
 //!
 //! Opening a store connects to nothing and changes nothing; [`Store::apply_schema`] and [`Store::recover`] are steps of
 //! their own, which only a start-up takes. Nothing here knows HTTP, workers or permits.
@@ -31,7 +31,7 @@ pub use lease::{Effect, Lease, LeasedTask, Renewal, Renewed};
 pub use lookup::TaskRow;
 pub use recovery::Recovery;
 
-use crate::limits::{LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, STAND_INS, START_CONNECT_TIMEOUT, START_TIMEOUT};
+use crate::limits::{LOCK_PATIENCE, RELOCK_TIMEOUT, REPLY_MARGIN, START_CONNECT_TIMEOUT, START_TIMEOUT};
 use crate::task::{Status, TaskId};
 use claim::Claim;
 use errand::Errands;
@@ -87,8 +87,14 @@ pub struct Store {
     upkeep: Lane<Errands>,
 }
 
-/// Threads of all lanes with their stand-ins: five lanes of one thread each, the one for batches, two for errands.
-const LANE_THREADS: usize = 5 + SubmitAll::WIDTH + 2 * Errands::WIDTH + 8 * STAND_INS;
+/// Threads of all lanes with their stand-ins.
+const LANE_THREADS: usize = Submit::MOST_THREADS
+    + SubmitAll::MOST_THREADS
+    + FindKey::MOST_THREADS
+    + Claim::MOST_THREADS
+    + FinishBatch::MOST_THREADS
+    + LookUp::MOST_THREADS
+    + 2 * Errands::MOST_THREADS;
 
 impl Store {
     /// Prepares lanes and a pool. Opens no connection, changes no row.
@@ -101,14 +107,14 @@ impl Store {
         let finish =
             FinishBatch { owner: owner.clone(), with_effect: config.lease.is_some_and(|lease| lease.effect_at_end) };
         Store {
-            submit: Lane::start(Submit, pool.clone(), patience),
-            submit_all: Lane::start(SubmitAll, pool.clone(), patience),
-            find_key: Lane::start(FindKey, pool.clone(), patience),
-            claim: Lane::start(Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), patience),
-            finish: Lane::start(finish, pool.clone(), patience),
-            look_up: Lane::start(LookUp, pool.clone(), patience),
-            errands: Lane::start(Errands, pool.clone(), patience),
-            upkeep: Lane::start(Errands, pool.clone(), patience),
+            submit: Lane::start("submit", Submit, pool.clone(), patience),
+            submit_all: Lane::start("batch", SubmitAll, pool.clone(), patience),
+            find_key: Lane::start("key", FindKey, pool.clone(), patience),
+            claim: Lane::start("claim", Claim { owner: owner.clone(), lease: config.lease }, pool.clone(), patience),
+            finish: Lane::start("finish", finish, pool.clone(), patience),
+            look_up: Lane::start("look-up", LookUp, pool.clone(), patience),
+            errands: Lane::start("errand", Errands, pool.clone(), patience),
+            upkeep: Lane::start("upkeep", Errands, pool.clone(), patience),
             owner,
             lease: config.lease,
             pool,
@@ -132,12 +138,12 @@ impl Store {
         within(RELOCK_TIMEOUT, &self.pool, move |session| instance::take(session, &ours, Duration::ZERO))
     }
 
-    /// Fails what a dead process left RUNNING and reports the backlog: see [`recovery::recover`].
+    /// Fails what a dead process left RUNNING and reports the backlog: see `recovery::recover`.
     pub fn recover(&self) -> Result<Recovery, StoreError> {
         within(START_TIMEOUT, &self.pool, |mut session| recovery::recover(&mut session))
     }
 
-    /// What an instance with leases does instead of recovery; no task changes: see [`recovery::join`].
+    /// What an instance with leases does instead of recovery; no task changes: see `recovery::join`.
     pub fn join(&self) -> Result<Recovery, StoreError> {
         within(START_TIMEOUT, &self.pool, |mut session| recovery::join(&mut session))
     }
@@ -147,7 +153,7 @@ impl Store {
         self.upkeep.ask(|session| Ok(Proof::of(&session.query(sql::PROVE, &[])?[0])))
     }
 
-    /// Fails what another process, dead since `lock` is ours, has left RUNNING after recovery; how many tasks.
+    /// Fails what another process, which is dead since `lock` is ours, has left RUNNING after recovery. Returns how many tasks.
     pub fn recover_late(&self, lock: &mut InstanceLock) -> Result<u64, StoreError> {
         lock.recover_late(&self.owner)
     }

@@ -56,9 +56,9 @@ impl From<StoreError> for Rejected {
 impl Service {
     /// Admits a text, commits it as a task and hands it to the workers.
     pub fn submit(&self, text: String) -> Result<Accepted, Rejected> {
-        let (place, permit) = self.admit()?;
+        let (estimate, permit) = self.admit()?;
         let id = self.shared.store.submit(text)?;
-        Ok(self.hand_on(id, place, permit))
+        Ok(self.hand_on(id, estimate, permit))
     }
 
     /// The same, at most once for each key: repeating it finds the task of the first time, also when the service is full, was
@@ -68,13 +68,13 @@ impl Service {
         if let Some(known) = self.known(&text, key)? {
             return Ok(known);
         }
-        let (place, permit) = match self.admit() {
+        let (estimate, permit) = match self.admit() {
             Ok(admitted) => admitted,
             // The place that was missing may have gone to this very key, a moment ago.
             Err(full) => return self.known(&text, key)?.ok_or(full),
         };
         match self.shared.store.submit_once(&text, key)? {
-            Some(id) => Ok(Once::New(self.hand_on(id, place, permit))),
+            Some(id) => Ok(Once::New(self.hand_on(id, estimate, permit))),
             None => {
                 drop(permit);
                 let gone = StoreError::NotDone("the key's task was deleted in this moment; send it again".into());
@@ -94,7 +94,7 @@ impl Service {
         let permits = self.shared.admission.admit_all(count).ok_or_else(|| self.full(last))?;
         let ids = self.shared.store.submit_all(texts)?;
         let tasks = ids.into_iter().zip(permits).enumerate();
-        Ok(tasks.map(|(n, (id, permit))| self.hand_on(id, self.place(first + n), permit)).collect())
+        Ok(tasks.map(|(n, (id, permit))| self.hand_on(id, self.estimate(first + n), permit)).collect())
     }
 
     /// What the key says of this text; None: nobody has it.
@@ -104,33 +104,33 @@ impl Service {
         Ok(same.map(|same| if same { Once::Known(id) } else { Once::KeyReused }))
     }
 
-    fn admit(&self) -> Result<(Place, Permit), Rejected> {
-        let place = self.place(self.shared.admission.taken());
-        let permit = self.shared.admission.admit().ok_or_else(|| self.full(place.position))?;
-        Ok((place, permit))
+    fn admit(&self) -> Result<(Estimate, Permit), Rejected> {
+        let estimate = self.estimate(self.shared.admission.taken());
+        let permit = self.shared.admission.admit().ok_or_else(|| self.full(estimate.position))?;
+        Ok((estimate, permit))
     }
 
     /// A refusal behind `ahead` tasks in hand, and behind those that wait for the permits of these.
     fn full(&self, ahead: usize) -> Rejected {
-        Rejected::Full(self.place(ahead + self.shared.backlog.load(Ordering::Relaxed)).expected_wait)
+        Rejected::Full(self.estimate(ahead + self.shared.backlog.load(Ordering::Relaxed)).expected_wait)
     }
 
-    fn place(&self, position: usize) -> Place {
-        Place { position, expected_wait: self.shared.pace.expected_wait(position, self.workers) }
+    fn estimate(&self, position: usize) -> Estimate {
+        Estimate { position, expected_wait: self.shared.pace.expected_wait(position, self.workers) }
     }
 
     /// Hands a committed task to the workers.
-    fn hand_on(&self, id: TaskId, place: Place, permit: Permit) -> Accepted {
+    fn hand_on(&self, id: TaskId, estimate: Estimate, permit: Permit) -> Accepted {
         // The feeder may have found the row first; then the task has its permit already.
         if let Some(hold) = self.shared.held.take(&id, permit) {
             self.shared.handoff.send(hold);
         }
-        Accepted { id, position: place.position, expected_wait: place.expected_wait }
+        Accepted { id, position: estimate.position, expected_wait: estimate.expected_wait }
     }
 }
 
-/// Where in the queue a submission was when it came.
-struct Place {
+/// What a submission is told to expect: how many were before it, and how long that will take.
+struct Estimate {
     position: usize,
     expected_wait: Duration,
 }

@@ -28,7 +28,6 @@ impl Operation for Claim {
     type Input = TaskId;
     /// None: there was nothing to win.
     type Output = Option<Claimed>;
-    const NAME: &'static str = "claim";
 
     fn run(&self, session: &mut Session, ids: &[TaskId]) -> Result<Vec<Option<Claimed>>, postgres::Error> {
         let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();

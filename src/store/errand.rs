@@ -15,7 +15,6 @@ pub(super) struct Errands;
 impl Operation for Errands {
     type Input = Errand;
     type Output = ();
-    const NAME: &'static str = "errand";
     const BATCH: usize = 1;
     const WIDTH: usize = 2;
 

@@ -63,7 +63,6 @@ impl Operation for FinishBatch {
     type Input = Finish;
     /// None: no row is ours under that epoch any more (lease lost).
     type Output = Option<Status>;
-    const NAME: &'static str = "finish";
 
     fn run(&self, session: &mut Session, tasks: &[Finish]) -> Result<Vec<Option<Status>>, postgres::Error> {
         let ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();

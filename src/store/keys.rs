@@ -14,7 +14,6 @@ impl Operation for FindKey {
     type Input = String;
     /// None: no row has the key.
     type Output = Option<TaskId>;
-    const NAME: &'static str = "find-key";
 
     fn run(&self, session: &mut Session, keys: &[String]) -> Result<Vec<Option<TaskId>>, postgres::Error> {
         let rows = session.query(sql::FIND_KEYS, &[&keys])?;

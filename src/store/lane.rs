@@ -1,17 +1,17 @@
-//! A lane: one kind of statement, a thread with a connection, and a channel. The thread takes everything that waits on the
+//! A lane: one kind of statement, a thread that does it, and a channel. The thread takes everything that waits on the
 //! channel and does it in ONE statement, so that many callers share one commit (one fsync), and all who come meanwhile share
 //! the next. An idle lane adds no wait: a lone caller is a batch of one.
 //!
 //! Where a statement takes long (a locked row, a slow disk, a silent backend), its thread is left behind and a stand-in takes
 //! over its work. A caller waits for its results with a deadline, whatever the server does. What one that gave up is told —
-//! nothing happened, or nobody knows — is decided by where its wish stands in the [`Call`] that both share.
+//! nothing happened, or nobody knows — is decided by where its wish stands in the `Call` that both share.
 //!
 //! Never here: which statement, and what a result means. That is the [`Operation`]'s.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ pub trait Operation: Send + Sync + 'static {
     type Input: Send + 'static;
     /// What one caller gets.
     type Output: Send + 'static;
-    /// The lane's name, for its threads and the log.
-    const NAME: &'static str;
-    /// The most inputs in one statement, but for the rest of the last caller's.
+    /// The most inputs in one statement. One caller's are never divided, so it may get longer.
     const BATCH: usize = BATCH_ROWS;
     /// Threads of the lane. With one, all who come while it waits for its commit share the next statement.
     const WIDTH: usize = 1;
+    /// The same with all stand-ins.
+    const MOST_THREADS: usize = Self::WIDTH + STAND_INS;
 
     /// Does all of `inputs` in one statement that commits by itself; one output per input, in their order.
     fn run(&self, session: &mut Session, inputs: &[Self::Input]) -> Result<Vec<Self::Output>, postgres::Error>;
@@ -42,8 +42,8 @@ pub trait Operation: Send + Sync + 'static {
 
 /// The callers' end of a lane. Dropping it ends the threads once the channel is empty.
 pub struct Lane<O: Operation> {
-    jobs: Sender<Order<O>>,
-    crew: Arc<Crew<O>>,
+    orders: Sender<Order<O>>,
+    threads: Arc<Threads<O>>,
 }
 
 /// What one caller wants, all of it in one message: the thread that takes it has all of it for its statement.
@@ -57,9 +57,9 @@ struct Call<T> {
 }
 
 struct Wishes<T> {
-    stand: Vec<Stand<T>>,
-    /// Of which the caller still waits for so many.
-    open: usize,
+    stands: Vec<Stand<T>>,
+    /// How many of them nobody has answered yet, or dropped.
+    unsettled: usize,
 }
 
 /// Where a wish stands.
@@ -74,30 +74,30 @@ enum Stand<T> {
 /// The thread's end of one wish. Dropped without an answer, by a panic, it leaves the wish as it stood.
 struct Wish<T> {
     call: Arc<Call<T>>,
-    place: usize,
+    index: usize,
     answered: bool,
 }
 
 impl<T> Wish<T> {
-    /// Changes where the wish stands, if `from` says that it is there.
-    fn turn(&self, from: fn(&Stand<T>) -> bool, to: Stand<T>) -> bool {
+    /// Changes where the wish stands, if `is_there` says that it may.
+    fn advance(&self, is_there: fn(&Stand<T>) -> bool, to: Stand<T>) -> bool {
         let mut wishes = lock(&self.call.wishes);
-        let stand = &mut wishes.stand[self.place];
-        let turns = from(stand);
-        if turns {
+        let stand = &mut wishes.stands[self.index];
+        let advances = is_there(stand);
+        if advances {
             *stand = to;
         }
-        turns
+        advances
     }
 
     /// Takes the wish up, unless its caller has left.
     fn begin(&self) -> bool {
-        self.turn(|stand| matches!(stand, Stand::Waiting), Stand::Begun)
+        self.advance(|stand| matches!(stand, Stand::Waiting), Stand::Begun)
     }
 
     /// Puts a wish back whose statement did nothing; false when its caller has left meanwhile.
     fn put_back(&self) -> bool {
-        self.turn(|stand| matches!(stand, Stand::Begun), Stand::Waiting)
+        self.advance(|stand| matches!(stand, Stand::Begun), Stand::Waiting)
     }
 
     fn answer(mut self, result: Result<T, StoreError>) {
@@ -107,13 +107,13 @@ impl<T> Wish<T> {
     fn settle(&mut self, result: Option<Result<T, StoreError>>) {
         self.answered = true;
         let mut wishes = lock(&self.call.wishes);
-        let stand = &mut wishes.stand[self.place];
+        let stand = &mut wishes.stands[self.index];
         // A caller that has left needs no answer: it was told that the outcome is unknown.
         if let (Stand::Begun, Some(result)) = (&stand, result) {
             *stand = Stand::Done(result);
         }
-        wishes.open -= 1;
-        if wishes.open == 0 {
+        wishes.unsettled -= 1;
+        if wishes.unsettled == 0 {
             self.call.settled.notify_one();
         }
     }
@@ -127,14 +127,15 @@ impl<T> Drop for Wish<T> {
     }
 }
 
-/// What the threads of one lane share.
-struct Crew<O: Operation> {
+/// The threads of one lane, and what they share.
+struct Threads<O: Operation> {
+    name: &'static str,
     operation: O,
     pool: Pool,
-    jobs: Receiver<Order<O>>,
+    orders: Receiver<Order<O>>,
     /// How long a caller waits for its reply.
     patience: Duration,
-    threads: Mutex<Vec<Arc<Member>>>,
+    members: Mutex<Vec<Arc<Member>>>,
 }
 
 /// One thread of a lane.
@@ -147,19 +148,17 @@ struct Member {
 }
 
 impl<O: Operation> Lane<O> {
-    /// Starts its threads. Callers wait at most `patience`.
-    pub fn start(operation: O, pool: Pool, patience: Duration) -> Lane<O> {
-        let (sender, jobs) = unbounded();
-        let crew = Arc::new(Crew { operation, pool, jobs, patience, threads: Mutex::default() });
-        for _ in 0..O::WIDTH {
-            crew.hire();
-        }
-        Lane { jobs: sender, crew }
+    /// Starts its threads, under the lane's name. Callers wait at most `patience`.
+    pub fn start(name: &'static str, operation: O, pool: Pool, patience: Duration) -> Lane<O> {
+        let (sender, orders) = unbounded();
+        let threads = Arc::new(Threads { name, operation, pool, orders, patience, members: Mutex::default() });
+        threads.fill(&mut lock(&threads.members));
+        Lane { orders: sender, threads }
     }
 
     /// How long a caller waits unless it says otherwise.
     pub fn patience(&self) -> Duration {
-        self.crew.patience
+        self.threads.patience
     }
 
     /// Has `input` done and waits for its result.
@@ -167,7 +166,7 @@ impl<O: Operation> Lane<O> {
     /// # Errors
     /// After the lane's patience [`StoreError::NotDone`] when it was not begun, else [`StoreError::Unknown`].
     pub fn call(&self, input: O::Input) -> Result<O::Output, StoreError> {
-        self.call_within(self.crew.patience, input)
+        self.call_within(self.threads.patience, input)
     }
 
     /// The same for a caller with less patience than the lane's.
@@ -177,23 +176,23 @@ impl<O: Operation> Lane<O> {
 
     /// Has all of `inputs` done, each on its own account, and waits for their results, in their order.
     pub fn call_all(&self, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
-        self.call_all_within(self.crew.patience, inputs)
+        self.call_all_within(self.threads.patience, inputs)
     }
 
     /// The same for callers with less patience than the lane's.
     pub fn call_all_within(&self, patience: Duration, inputs: Vec<O::Input>) -> Vec<Result<O::Output, StoreError>> {
         let deadline = Instant::now() + patience;
-        let stand = inputs.iter().map(|_| Stand::Waiting).collect();
-        let call = Arc::new(Call { wishes: Mutex::new(Wishes { stand, open: inputs.len() }), settled: Condvar::new() });
-        let wish = |place| Wish { call: Arc::clone(&call), place, answered: false };
-        let order = inputs.into_iter().enumerate().map(|(place, input)| (input, wish(place))).collect();
-        // Cannot fail: the crew holds the other end for as long as the lane lives.
-        let _ = self.jobs.send(order);
+        let wishes = Wishes { stands: inputs.iter().map(|_| Stand::Waiting).collect(), unsettled: inputs.len() };
+        let call = Arc::new(Call { wishes: Mutex::new(wishes), settled: Condvar::new() });
+        let wish = |index| Wish { call: Arc::clone(&call), index, answered: false };
+        let order = inputs.into_iter().enumerate().map(|(index, input)| (input, wish(index))).collect();
+        // Cannot fail: the threads hold the other end for as long as the lane lives.
+        let _ = self.orders.send(order);
         while !call.wait(deadline.min(Instant::now() + LANE_HELD_UP)) && Instant::now() < deadline {
-            self.crew.replace_the_held_up();
+            self.threads.replace_the_held_up();
         }
         let stands = call.leave();
-        let waited = || format!("{} waited {} ms", O::NAME, patience.as_millis());
+        let waited = || format!("{} waited {} ms", self.threads.name, patience.as_millis());
         let result = |stand| match stand {
             Stand::Done(result) => result,
             Stand::Waiting | Stand::Left => Err(StoreError::NotDone(waited())),
@@ -209,8 +208,8 @@ impl<T> Call<T> {
         let mut wishes = lock(&self.wishes);
         loop {
             let patience = deadline.saturating_duration_since(Instant::now());
-            if wishes.open == 0 || patience.is_zero() {
-                return wishes.open == 0;
+            if wishes.unsettled == 0 || patience.is_zero() {
+                return wishes.unsettled == 0;
             }
             wishes = self.settled.wait_timeout(wishes, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -219,59 +218,56 @@ impl<T> Call<T> {
     /// Waits no more; how the wishes stand.
     fn leave(&self) -> Vec<Stand<T>> {
         let mut wishes = lock(&self.wishes);
-        wishes.stand.iter_mut().map(|stand| mem::replace(stand, Stand::Left)).collect()
+        wishes.stands.iter_mut().map(|stand| mem::replace(stand, Stand::Left)).collect()
     }
 }
 
-impl<O: Operation> Crew<O> {
-    fn members(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
-        lock(&self.threads)
+impl<O: Operation> Threads<O> {
+    /// Starts the threads that are missing.
+    fn fill(self: &Arc<Self>, members: &mut Vec<Arc<Member>>) {
+        while members.len() < O::WIDTH && self.hire(members) {}
     }
 
-    /// Adds a thread. A failed spawn is logged: the lane goes on with those it has.
-    fn hire(self: &Arc<Self>) {
+    /// Starts one more thread; false, and logged, when there can be none.
+    fn hire(self: &Arc<Self>, members: &mut Vec<Arc<Member>>) -> bool {
         let member = Arc::new(Member::default());
-        let (crew, me) = (self.clone(), member.clone());
-        let spawned = thread::Builder::new().name(O::NAME.into()).stack_size(LANE_STACK).spawn(move || {
-            let panicked = catch_unwind(AssertUnwindSafe(|| crew.work(&me))).is_err();
-            crew.members().retain(|other| !Arc::ptr_eq(other, &me));
-            if panicked {
-                crew.hire(); // its callers' wishes were settled without a result: outcome unknown
-            }
+        let (threads, me) = (self.clone(), member.clone());
+        let spawned = thread::Builder::new().name(self.name.into()).stack_size(LANE_STACK).spawn(move || {
+            // A panic has settled its callers' wishes without a result: outcome unknown.
+            while catch_unwind(AssertUnwindSafe(|| threads.work(&me))).is_err() {}
+            lock(&threads.members).retain(|other| !Arc::ptr_eq(other, &me));
         });
         match spawned {
-            Ok(_) => self.members().push(member),
-            Err(error) => log::line(format_args!("cannot start a thread for {}: {error}", O::NAME)),
+            Ok(_) => members.push(member),
+            Err(ref error) => log::line(format_args!("cannot start a thread for {}: {error}", self.name)),
         }
+        spawned.is_ok()
     }
 
     /// Puts a stand-in beside each thread that has been in one statement for long, where somebody waits behind it.
     fn replace_the_held_up(self: &Arc<Self>) {
-        if self.jobs.is_empty() {
+        if self.orders.is_empty() {
             return;
         }
-        let held_up = {
-            let members = self.members();
-            let room = (O::WIDTH + STAND_INS).saturating_sub(members.len());
-            let is_held_up = |member: &&Arc<Member>| {
-                let busy = *lock(&member.busy);
-                busy.is_some_and(|since| since.elapsed() >= LANE_HELD_UP)
-                    && !member.replaced.swap(true, Ordering::AcqRel)
-            };
-            members.iter().filter(is_held_up).take(room).count()
-        };
-        for _ in 0..held_up {
-            self.hire();
+        let mut members = lock(&self.members);
+        self.fill(&mut members);
+        let room = O::MOST_THREADS.saturating_sub(members.len());
+        let held_up: Vec<_> = members.iter().filter(|member| member.is_held_up()).take(room).cloned().collect();
+        for member in held_up {
+            // In this order: without a stand-in it has to stay.
+            let hired = self.hire(&mut members);
+            member.replaced.store(hired, Ordering::Release);
         }
     }
 
     fn work(&self, me: &Member) {
-        while let Ok(mut batch) = self.jobs.recv() {
+        me.set_busy(None);
+        while let Ok(mut batch) = self.orders.recv() {
             // Where others wait for a processor, those who are about to ask come first, and share the statement. Where nobody
             // does, this returns at once.
             thread::yield_now();
             while batch.len() < O::BATCH {
-                let Ok(more) = self.jobs.try_recv() else { break };
+                let Ok(more) = self.orders.try_recv() else { break };
                 batch.extend(more);
             }
             let wanted = batch.into_iter().filter(|(_, wish)| wish.begin());
@@ -299,6 +295,7 @@ impl<O: Operation> Crew<O> {
                 }
             }
             Ok(None) => {
+                // All of them: whoever leaves while others are tried is told that nothing was done.
                 let waiting: Vec<bool> = wishes.iter().map(Wish::put_back).collect();
                 for ((input, wish), waiting) in inputs.into_iter().zip(wishes).zip(waiting) {
                     if waiting && wish.begin() {
@@ -331,6 +328,11 @@ impl<O: Operation> Crew<O> {
 }
 
 impl Member {
+    fn is_held_up(&self) -> bool {
+        let busy = *lock(&self.busy);
+        busy.is_some_and(|since| since.elapsed() >= LANE_HELD_UP) && !self.replaced.load(Ordering::Acquire)
+    }
+
     fn set_busy(&self, since: Option<Instant>) {
         *lock(&self.busy) = since;
     }

@@ -62,7 +62,6 @@ pub(super) struct LookUp;
 impl Operation for LookUp {
     type Input = TaskId;
     type Output = Option<TaskRow>;
-    const NAME: &'static str = "look-up";
 
     fn run(&self, session: &mut Session, ids: &[TaskId]) -> Result<Vec<Option<TaskRow>>, postgres::Error> {
         let id_column: Vec<&str> = ids.iter().map(TaskId::as_str).collect();

@@ -1,7 +1,7 @@
 //! Connections: how they are configured, pooled, tried before use, and which statements they keep prepared.
 //!
 //! Nothing here bounds the wait for an answer: the postgres crate has no timeout of its own, and a stopped backend holds
-//! a query for ever. Only [`super::lane`] and [`super::bounded`] may call this, because they wait with a deadline.
+//! a query for ever. Whoever must not wait so long asks through [`super::lane`] or `within` of the store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

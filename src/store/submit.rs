@@ -23,7 +23,6 @@ impl Operation for Submit {
     /// None: another row has the key. Which one is asked afterwards, and never here: an error after the INSERT would have the
     /// lane do the rest of its batch twice.
     type Output = Option<TaskId>;
-    const NAME: &'static str = "submit";
 
     fn run(&self, session: &mut Session, wanted: &[Submission]) -> Result<Vec<Self::Output>, postgres::Error> {
         let (texts, keys): (Vec<&str>, Vec<Option<&str>>) =
@@ -43,7 +42,6 @@ impl Operation for SubmitAll {
     type Input = Vec<String>;
     /// One id for each text.
     type Output = Vec<TaskId>;
-    const NAME: &'static str = "submit-all";
     const BATCH: usize = 1;
     /// These share no commit: while some wait for theirs, the others keep the processors busy.
     const WIDTH: usize = 6;

@@ -23,90 +23,79 @@ const fn mutant(
     Mutant { name, statement, from, to }
 }
 
-fn mutants() -> Vec<Mutant> {
-    let claim: fn(&mut Texts) -> &mut String = |texts| &mut texts.claim;
-    let effect: fn(&mut Texts) -> &mut String = |texts| &mut texts.effect;
-    let finish: fn(&mut Texts) -> &mut String = |texts| &mut texts.finish;
-    let renew: fn(&mut Texts) -> &mut String = |texts| &mut texts.renew;
-    let cancel: fn(&mut Texts) -> &mut String = |texts| &mut texts.cancel;
-    let settle: fn(&mut Texts) -> &mut String = |texts| &mut texts.settle;
-    vec![
-        mutant("claim: no look at lease_until", claim, "AND lease_until < clock_timestamp()", ""),
-        mutant("claim: no look at cancel_requested", claim, "AND NOT cancel_requested", ""),
-        mutant("claim: no limit of attempts", claim, "AND lease_epoch < $4", "AND $4::bigint IS NOT NULL"),
-        mutant("claim: take over in any status", claim, "AND status = 'RUNNING'", ""),
-        mutant("claim: any status", claim, "status = 'QUEUED'", "true"),
-        mutant("claim: the epoch stays", claim, "task.lease_epoch + 1", "task.lease_epoch"),
-        mutant(
-            "claim: the lease is not set",
-            claim,
-            "lease_until = clock_timestamp() +",
-            "lease_until = task.lease_until +",
-        ),
-        mutant(
-            "claim: the owner is not set",
-            claim,
-            "lease_owner = $2",
-            "lease_owner = coalesce(task.lease_owner, $2)",
-        ),
-        mutant("effect: no epoch", effect, "AND lease_epoch = $3", "AND $3::bigint IS NOT NULL"),
-        mutant("effect: no lease_until", effect, "AND lease_until >= clock_timestamp()", ""),
-        mutant("effect: no status", effect, "AND status = 'RUNNING'", ""),
-        mutant("effect: id alone", effect, EFFECT_CONDITION, "AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL"),
-        mutant("effect: a second one is an error", effect, "ON CONFLICT (task_id) DO NOTHING", ""),
-        mutant(
-            "effect: a second one overwrites",
-            effect,
-            "DO NOTHING",
-            "DO UPDATE SET lease_owner = excluded.lease_owner, lease_epoch = excluded.lease_epoch",
-        ),
-        mutant("finish: no epoch", finish, "AND task.lease_epoch = done.epoch", ""),
-        mutant("finish: no lease_until", finish, FINISH_LEASE, ""),
-        mutant("finish: no status", finish, "AND task.status = 'RUNNING'", ""),
-        mutant("finish: id alone", finish, FINISH_CONDITION, ""),
-        mutant(
-            "finish: the cancel is forgotten",
-            finish,
-            "CASE WHEN task.cancel_requested THEN 'CANCELED' ELSE done.status END",
-            "done.status",
-        ),
-        mutant(
-            "finish: a cancelled task keeps its words",
-            finish,
-            "words = CASE WHEN task.cancel_requested THEN 0 ELSE done.words END",
-            "words = done.words",
-        ),
-        mutant("finish: no effect", finish, "WHERE $9 AND", "WHERE $9 AND false AND"),
-        mutant("finish: an effect of any end", finish, "AND status = 'SUCCEEDED'", ""),
-        mutant("renew: no epoch", renew, "AND lease_epoch = held.epoch", ""),
-        mutant("renew: no lease_until", renew, "AND lease_until >= clock_timestamp()", ""),
-        mutant("renew: no status", renew, "status = 'RUNNING'\n", "true\n"),
-        mutant("renew: id alone", renew, RENEW_CONDITION, "$1::text IS NOT NULL"),
-        mutant("cancel: any status", cancel, "AND status IN ('QUEUED', 'RUNNING')", ""),
-        mutant(
-            "cancel: a running task at once",
-            cancel,
-            "WHEN status = 'QUEUED' THEN 'CANCELED'",
-            "WHEN true THEN 'CANCELED'",
-        ),
-        mutant("cancel: not noted", cancel, "cancel_requested OR status = 'RUNNING'", "cancel_requested"),
-        mutant("settle: no lease_until", settle, "AND lease_until < clock_timestamp()", ""),
-        mutant("settle: no status", settle, "status = 'RUNNING'\n", "true\n"),
-        mutant("settle: attempts left", settle, "lease_epoch >= $1", "lease_epoch >= $1::bigint - 1"),
-        mutant(
-            "settle: cancelled ones are left",
-            settle,
-            "(cancel_requested OR lease_epoch >= $1)",
-            "lease_epoch >= $1",
-        ),
-        mutant(
-            "settle: a cancelled one is FAILED",
-            settle,
-            "CASE WHEN cancel_requested THEN 'CANCELED' ELSE 'FAILED' END",
-            "'FAILED'",
-        ),
-    ]
-}
+const CLAIM: fn(&mut Texts) -> &mut String = |texts| &mut texts.claim;
+const EFFECT: fn(&mut Texts) -> &mut String = |texts| &mut texts.effect;
+const FINISH: fn(&mut Texts) -> &mut String = |texts| &mut texts.finish;
+const RENEW: fn(&mut Texts) -> &mut String = |texts| &mut texts.renew;
+const CANCEL: fn(&mut Texts) -> &mut String = |texts| &mut texts.cancel;
+const SETTLE: fn(&mut Texts) -> &mut String = |texts| &mut texts.settle;
+
+const MUTANTS: &[Mutant] = &[
+    mutant("claim: no look at lease_until", CLAIM, "AND lease_until < clock_timestamp()", ""),
+    mutant("claim: no look at cancel_requested", CLAIM, "AND NOT cancel_requested", ""),
+    mutant("claim: no limit of attempts", CLAIM, "AND lease_epoch < $4", "AND $4::bigint IS NOT NULL"),
+    mutant("claim: take over in any status", CLAIM, "AND status = 'RUNNING'", ""),
+    mutant("claim: any status", CLAIM, "status = 'QUEUED'", "true"),
+    mutant("claim: the epoch stays", CLAIM, "task.lease_epoch + 1", "task.lease_epoch"),
+    mutant(
+        "claim: the lease is not set",
+        CLAIM,
+        "lease_until = clock_timestamp() +",
+        "lease_until = task.lease_until +",
+    ),
+    mutant("claim: the owner is not set", CLAIM, "lease_owner = $2", "lease_owner = coalesce(task.lease_owner, $2)"),
+    mutant("effect: no epoch", EFFECT, "AND lease_epoch = $3", "AND $3::bigint IS NOT NULL"),
+    mutant("effect: no lease_until", EFFECT, "AND lease_until >= clock_timestamp()", ""),
+    mutant("effect: no status", EFFECT, "AND status = 'RUNNING'", ""),
+    mutant("effect: id alone", EFFECT, EFFECT_CONDITION, "AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL"),
+    mutant("effect: a second one is an error", EFFECT, "ON CONFLICT (task_id) DO NOTHING", ""),
+    mutant(
+        "effect: a second one overwrites",
+        EFFECT,
+        "DO NOTHING",
+        "DO UPDATE SET lease_owner = excluded.lease_owner, lease_epoch = excluded.lease_epoch",
+    ),
+    mutant("finish: no epoch", FINISH, "AND task.lease_epoch = done.epoch", ""),
+    mutant("finish: no lease_until", FINISH, FINISH_LEASE, ""),
+    mutant("finish: no status", FINISH, "AND task.status = 'RUNNING'", ""),
+    mutant("finish: id alone", FINISH, FINISH_CONDITION, ""),
+    mutant(
+        "finish: the cancel is forgotten",
+        FINISH,
+        "CASE WHEN task.cancel_requested THEN 'CANCELED' ELSE done.status END",
+        "done.status",
+    ),
+    mutant(
+        "finish: a cancelled task keeps its words",
+        FINISH,
+        "words = CASE WHEN task.cancel_requested THEN 0 ELSE done.words END",
+        "words = done.words",
+    ),
+    mutant("finish: no effect", FINISH, "WHERE $9 AND", "WHERE $9 AND false AND"),
+    mutant("finish: an effect of any end", FINISH, "AND status = 'SUCCEEDED'", ""),
+    mutant("renew: no epoch", RENEW, "AND lease_epoch = held.epoch", ""),
+    mutant("renew: no lease_until", RENEW, "AND lease_until >= clock_timestamp()", ""),
+    mutant("renew: no status", RENEW, "status = 'RUNNING'\n", "true\n"),
+    mutant("renew: id alone", RENEW, RENEW_CONDITION, "$1::text IS NOT NULL"),
+    mutant("cancel: any status", CANCEL, "AND status IN ('QUEUED', 'RUNNING')", ""),
+    mutant(
+        "cancel: a running task at once",
+        CANCEL,
+        "WHEN status = 'QUEUED' THEN 'CANCELED'",
+        "WHEN true THEN 'CANCELED'",
+    ),
+    mutant("cancel: not noted", CANCEL, "cancel_requested OR status = 'RUNNING'", "cancel_requested"),
+    mutant("settle: no lease_until", SETTLE, "AND lease_until < clock_timestamp()", ""),
+    mutant("settle: no status", SETTLE, "status = 'RUNNING'\n", "true\n"),
+    mutant("settle: attempts left", SETTLE, "lease_epoch >= $1", "lease_epoch >= $1::bigint - 1"),
+    mutant("settle: cancelled ones are left", SETTLE, "(cancel_requested OR lease_epoch >= $1)", "lease_epoch >= $1"),
+    mutant(
+        "settle: a cancelled one is FAILED",
+        SETTLE,
+        "CASE WHEN cancel_requested THEN 'CANCELED' ELSE 'FAILED' END",
+        "'FAILED'",
+    ),
+];
 
 const EFFECT_CONDITION: &str = "AND status = 'RUNNING'
            AND lease_owner = $2
@@ -126,7 +115,7 @@ const RENEW_CONDITION: &str = "status = 'RUNNING'
 fn each_mutant_of_the_sql_breaks_a_law() {
     let database = Database::with_schema();
     let mut survivors = Vec::new();
-    for Mutant { name, statement, from, to } in mutants() {
+    for Mutant { name, statement, from, to } in MUTANTS {
         let mut texts = Texts::of_the_program();
         let text = statement(&mut texts);
         assert_eq!(text.matches(from).count(), 1, "{name}: {from:?} must be in the statement once:{text}");
@@ -139,6 +128,6 @@ fn each_mutant_of_the_sql_breaks_a_law() {
             None => survivors.push(name),
         }
     }
-    println!("{} mutants", mutants().len());
+    println!("{} mutants", MUTANTS.len());
     assert!(survivors.is_empty(), "nobody noticed: {survivors:?}");
 }
