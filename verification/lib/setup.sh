@@ -142,11 +142,6 @@ is_at_least() {
   printf '%s\n' "$1" "$2" | sort --version-sort --check=silent
 }
 
-rust_is_from_rustup() {
-  local cargo rustup
-  cargo=$(command -v cargo) && rustup=$(command -v rustup) && [[ ${cargo%/*} == "${rustup%/*}" ]]
-}
-
 install_missing() {
   ((${#missing_packages[@]})) || return 0
   command -v apt-get >/dev/null ||
