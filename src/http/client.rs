@@ -84,13 +84,12 @@ impl Client {
         self.wait_for_request()?;
         self.entry.guest().speak();
         let mut head = self.read_head()?;
-        self.head_only = head.head_only;
+        self.head_only = head.terms.head_only;
         if let Some(reply) = self.door.guard.refusal(&head) {
             return self.turn_away(head, reply);
         }
         let (request, share) = self.read_body(&mut head)?;
-        let Head { head_only, keep_alive, is_old, .. } = head;
-        self.entry.guest().ask(Terms { head_only, keep_alive, is_old }, share);
+        self.entry.guest().ask(head.terms, share);
         let deadline = Instant::now() + self.door.limits.handler_time;
         let sent = self.door.pool.send(&request, deadline);
         if let Some(refusal) = sent.err().filter(|_| self.entry.guest().give_up()) {
@@ -188,13 +187,12 @@ impl Client {
     /// Answers without looking at the body, and without a handler. The connection goes on if nothing of it is still to come.
     fn turn_away(&mut self, head: Head, reply: Reply) -> Result<(), End> {
         let used = head.size + head.body;
-        let keep_alive = used <= self.filled && head.keep_alive && !self.door.closing.is_begun();
+        let keep_alive = used <= self.filled && head.terms.keep_alive && !self.door.closing.is_begun();
         if used <= self.filled {
             self.inbox.copy_within(used..self.filled, 0);
             self.filled -= used;
         }
-        let Head { head_only, is_old, .. } = head;
-        let answer = reply.into_bytes(Terms { head_only, keep_alive, is_old });
+        let answer = reply.into_bytes(Terms { keep_alive, ..head.terms });
         self.wire().send(&answer)?;
         if keep_alive { Ok(()) } else { Err(End::Answered) }
     }

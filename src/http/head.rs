@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::exchange::GUEST_FIELD;
-use super::reply::Refusal;
+use super::reply::{Refusal, Terms};
 use crate::limits::{HEAD_BYTES, HEAD_FIELDS};
 
 /// A head that was read whole and found sound.
@@ -14,14 +14,10 @@ pub struct Head {
     pub size: usize,
     /// Bytes of body that follow it.
     pub body: usize,
-    /// The client wants to go on after the answer.
-    pub keep_alive: bool,
-    /// HTTP/1.0: must be told that the connection is kept.
-    pub is_old: bool,
+    /// How it is to be answered: the connection goes on if the client wants that.
+    pub terms: Terms,
     /// The client waits for a `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// HEAD: the answer has no body.
-    pub head_only: bool,
     /// The head for tiny_http, as HTTP/1.0 with keep-alive.
     pub forward: Vec<u8>,
     /// Where in `forward` it says what a guard asks for.
@@ -106,10 +102,12 @@ pub fn parse(bytes: &[u8], guest: &str, body_limit: usize) -> Result<Option<Head
     Ok(Some(Head {
         size,
         body,
-        keep_alive: !reading.close && (!is_old || reading.keep_alive),
-        is_old,
+        terms: Terms {
+            head_only: method == "HEAD",
+            keep_alive: !reading.close && (!is_old || reading.keep_alive),
+            is_old,
+        },
         expects_continue: reading.expects_continue && !is_old,
-        head_only: method == "HEAD",
         forward: reading.forward,
         method: 0..method.len(),
         host: reading.host,

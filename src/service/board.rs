@@ -4,6 +4,7 @@
 //! Must never let work lie while a worker sleeps: who takes a step and leaves another one behind wakes somebody for it.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Mutex;
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -49,6 +50,15 @@ pub enum Step {
     /// Find out what became of this write, which the database did not plainly do.
     Insist(Ended, StoreError),
     /// There will be nothing more.
+    Leave,
+}
+
+/// Which step there is to take.
+enum Due {
+    Listen,
+    Analyse,
+    Finish,
+    Insist,
     Leave,
 }
 
@@ -124,7 +134,7 @@ impl Board {
 
     /// Wakes somebody when there is a step left: one who sleeps, or else the one who listens to the channel.
     fn wake_for(&self, state: &mut State) {
-        if state.waking || !state.has_step() {
+        if state.waking || state.due().is_none() {
             return;
         }
         if let Some(worker) = state.asleep.pop() {
@@ -207,45 +217,39 @@ impl State {
         }
     }
 
-    fn may_listen(&self) -> bool {
-        !self.closed && !self.listening && self.claiming < BOARD_CALLS && self.places > 0
-    }
-
-    fn may_finish(&self) -> bool {
-        !self.ended.is_empty() && self.finishing < BOARD_CALLS
-    }
-
-    fn may_leave(&self) -> bool {
-        let nothing_left = self.begun.is_empty() && self.ended.is_empty() && self.troubled.is_empty();
-        self.closed && (self.places == self.total || self.abandoned && nothing_left)
-    }
-
-    fn has_step(&self) -> bool {
-        !self.begun.is_empty()
-            || !self.troubled.is_empty()
-            || self.may_finish()
-            || self.may_listen()
-            || self.may_leave()
-    }
-
     /// Analyses come first: while they are short, those who finish and claim find the more to do at once. They cannot keep the
     /// others from it: each begun task has its place, and there is a worker for each place.
-    fn take(&mut self) -> Option<Step> {
-        if let Some(begun) = self.begun.pop_front() {
-            Some(Step::Analyse(begun))
-        } else if let Some((ended, error)) = self.troubled.pop() {
-            Some(Step::Insist(ended, error))
-        } else if self.may_finish() {
-            self.finishing += 1;
-            let rest = self.ended.split_off(self.ended.len().min(BATCH_ROWS));
-            Some(Step::Finish(std::mem::replace(&mut self.ended, rest)))
-        } else if self.may_listen() {
-            (self.listening, self.places) = (true, self.places - 1);
-            Some(Step::Listen)
-        } else if self.may_leave() {
-            Some(Step::Leave)
+    fn due(&self) -> Option<Due> {
+        let nothing_left = self.begun.is_empty() && self.ended.is_empty() && self.troubled.is_empty();
+        if !self.begun.is_empty() {
+            Some(Due::Analyse)
+        } else if !self.troubled.is_empty() {
+            Some(Due::Insist)
+        } else if !self.ended.is_empty() && self.finishing < BOARD_CALLS {
+            Some(Due::Finish)
+        } else if !self.closed && !self.listening && self.claiming < BOARD_CALLS && self.places > 0 {
+            Some(Due::Listen)
+        } else if self.closed && (self.places == self.total || self.abandoned && nothing_left) {
+            Some(Due::Leave)
         } else {
             None
+        }
+    }
+
+    fn take(&mut self) -> Option<Step> {
+        match self.due()? {
+            Due::Analyse => self.begun.pop_front().map(Step::Analyse),
+            Due::Insist => self.troubled.pop().map(|(ended, error)| Step::Insist(ended, error)),
+            Due::Finish => {
+                self.finishing += 1;
+                let rest = self.ended.split_off(self.ended.len().min(BATCH_ROWS));
+                Some(Step::Finish(mem::replace(&mut self.ended, rest)))
+            }
+            Due::Listen => {
+                (self.listening, self.places) = (true, self.places - 1);
+                Some(Step::Listen)
+            }
+            Due::Leave => Some(Step::Leave),
         }
     }
 }

@@ -170,7 +170,7 @@ fn means_one_thing(bytes: &[u8], head: &Head) {
     if head.forward.len() <= HEAD_BYTES && fields.len() <= HEAD_FIELDS {
         assert_eq!(find_end(&head.forward, 0), Ok(Some(head.forward.len())), "{shown}");
         let again = parse(&head.forward, GUEST, BODY_LIMIT).expect("sound").expect("whole");
-        assert_eq!((again.body, again.head_only), (head.body, head.head_only), "{shown}");
+        assert_eq!((again.body, again.terms.head_only), (head.body, head.terms.head_only), "{shown}");
         assert_eq!(std::str::from_utf8(&again.forward), Ok(forward), "{shown}");
     }
 }

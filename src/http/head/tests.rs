@@ -35,7 +35,7 @@ fn a_sound_head_is_rewritten() {
     let head = accepted(&format!("{text}{{body..."));
     assert_eq!((head.method(), head.host(), head.authorization()), ("POST", Some("a:80"), None));
     assert_eq!((head.size, head.body), (text.len(), 7));
-    assert!(!head.keep_alive && !head.is_old && head.expects_continue && !head.head_only);
+    assert!(!head.terms.keep_alive && !head.terms.is_old && head.expects_continue && !head.terms.head_only);
     assert_eq!(
         String::from_utf8(head.forward).expect("ASCII"),
         "POST /tasks?x=[1] HTTP/1.0\r\nConnection: keep-alive\r\nX-Guest: 4711\r\nHost: a:80\r\n\
@@ -46,7 +46,7 @@ fn a_sound_head_is_rewritten() {
 #[test]
 fn connections_are_kept_by_the_rules_of_their_version() {
     let keeps = |version: &str, connection: &str| {
-        accepted(&format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n")).keep_alive
+        accepted(&format!("GET / HTTP/{version}\r\nHost: a\r\n{connection}\r\n")).terms.keep_alive
     };
     assert!(keeps("1.1", ""));
     assert!(keeps("1.1", "Connection: keep-alive\r\n"));
@@ -56,8 +56,8 @@ fn connections_are_kept_by_the_rules_of_their_version() {
     assert!(!keeps("1.0", ""));
     assert!(keeps("1.0", "Connection: Keep-Alive\r\n"));
     assert!(!keeps("1.0", "Connection: keep-alive, close\r\n"));
-    assert!(accepted("GET / HTTP/1.0\r\n\r\n").is_old);
-    assert!(accepted("HEAD / HTTP/1.0\r\n\r\n").head_only);
+    assert!(accepted("GET / HTTP/1.0\r\n\r\n").terms.is_old);
+    assert!(accepted("HEAD / HTTP/1.0\r\n\r\n").terms.head_only);
 }
 
 #[test]
