@@ -13,9 +13,6 @@ use std::io::Write;
 
 pub use crate::exit::{self, Failure};
 
-/// Default of `--data`.
-pub const DEFAULT_DATA: &str = "./taskstats-data";
-
 const USAGE: &str = "\
 usage: taskstats COMMAND [FLAGS]
 

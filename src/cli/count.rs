@@ -10,28 +10,25 @@ use std::io::{self, ErrorKind, Read, StdoutLock, Write};
 use std::panic::resume_unwind;
 use std::thread;
 
-use lexopt::Arg::{Long, Short, Value};
 use serde_json::json;
 
 use super::exit::{FAILED, Failure};
-use super::flags;
+use super::flags::{Flag, Flags, number, switch};
 use crate::log;
 use crate::task::{Counter, Counts, InvalidUtf8};
 
-const HELP: &str = "\
-Counts words, bytes and runes of UTF-8 text.
+const USAGE: &str = "\
+usage: taskstats count [--json] [--max-words N] [FILE...]
 
-Usage: taskstats count [--json] [--max-words N] [FILE...]
-
-Without FILE, or with -, reads stdin. Prints one line per file: words, bytes,
+Counts words, bytes and runes of UTF-8 text. Without FILE, or with -, reads stdin. Prints one line per file: words, bytes,
 runes, name; then a line with the total if there is more than one file.
 
-  --json          one JSON object per line   (or TASKSTATS_JSON=1)
-  --max-words N   refuse longer texts        (or TASKSTATS_MAX_WORDS=N)
-  -h, --help      this text
+exit codes: 0 all files counted, 1 some not (stderr says why), 2 wrong usage";
 
-Exit code: 0 all files counted, 1 some not (stderr says why), 2 wrong usage.
-";
+const FLAGS: &[Flag] = &[
+    Flag { name: "json", value: "", help: "one JSON object per line" },
+    Flag { name: "max-words", value: "N", help: "refuse longer texts" },
+];
 
 /// Bytes per read: large enough that the system call costs little beside the counting.
 const BUFFER: usize = 256 * 1024;
@@ -48,13 +45,14 @@ const STDIN: &str = "-";
 /// Wrong usage; some file was not counted (said on stderr already, the message is empty); stdout cannot be written. A
 /// reader who closed stdout has seen enough: that is no error.
 pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let mut all_counted = true;
-    let written = match Options::parse(args)? {
-        None => out.write_all(HELP.as_bytes()).and_then(|()| out.flush()),
-        Some(options) => count_all(&options, &mut out, &mut all_counted),
+    let Some(flags) = Flags::read_with_values(args, USAGE, FLAGS)? else { return Ok(()) };
+    let options = Options {
+        json: flags.get("json", switch)?.unwrap_or(false),
+        max_words: flags.get("max-words", number(0..=u64::MAX))?,
+        files: flags.values,
     };
-    match written {
+    let (mut out, mut all_counted) = (io::stdout().lock(), true);
+    match count_all(&options, &mut out, &mut all_counted) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::failed(format_args!("cannot write to stdout: {error}")))
         }
@@ -68,48 +66,6 @@ struct Options {
     json: bool,
     max_words: Option<u64>,
     files: Vec<OsString>,
-}
-
-impl Options {
-    /// None: help was asked for. A flag wins over its environment twin, which is then not even looked at.
-    fn parse(args: &mut lexopt::Parser) -> Result<Option<Options>, Failure> {
-        let (mut json, mut max_words, mut files) = (None, None, Vec::new());
-        while let Some(arg) = args.next().map_err(usage)? {
-            match arg {
-                Long("json") => json = Some(true),
-                Long("max-words") => max_words = Some(number(&args.value().map_err(usage)?, "--max-words")?),
-                Short('h') | Long("help") => return Ok(None),
-                Value(file) => files.push(file),
-                _ => return Err(usage(arg.unexpected())),
-            }
-        }
-        if json.is_none() {
-            json = std::env::var_os("TASKSTATS_JSON").map(|text| switch(&text, "TASKSTATS_JSON")).transpose()?;
-        }
-        if max_words.is_none() {
-            max_words =
-                std::env::var_os("TASKSTATS_MAX_WORDS").map(|text| number(&text, "TASKSTATS_MAX_WORDS")).transpose()?;
-        }
-        Ok(Some(Options { json: json.unwrap_or(false), max_words, files }))
-    }
-}
-
-fn usage(error: lexopt::Error) -> Failure {
-    Failure::usage(format_args!("count: {error}; see taskstats count --help"))
-}
-
-/// `source`: the flag or variable that says `text`.
-fn number(text: &OsStr, source: &str) -> Result<u64, Failure> {
-    let parse = flags::number(0..=u64::MAX);
-    parse(&text.to_string_lossy()).map_err(|why| Failure::usage(format_args!("count: {source} {text:?}: {why}")))
-}
-
-fn switch(text: &OsStr, source: &str) -> Result<bool, Failure> {
-    match text.to_str() {
-        Some("1" | "true") => Ok(true),
-        Some("0" | "false") => Ok(false),
-        _ => Err(Failure::usage(format_args!("count: {source} {text:?}: must be 1, true, 0 or false"))),
-    }
 }
 
 /// Counts every input in turn and gives each its line. Err: stdout failed; an input's failure only clears `all_counted`.

@@ -10,6 +10,9 @@ use crate::limits::DB_TIMEOUT;
 use crate::log;
 use crate::store::{Lease, Store, StoreConfig, StoreError};
 
+/// Default of `--data`.
+const DEFAULT_DATA: &str = "./taskstats-data";
+
 /// `--dsn`
 pub const DSN_FLAG: Flag =
     Flag { name: "dsn", value: "DSN", help: "PostgreSQL to use (none: a private cluster in --data)" };
@@ -38,10 +41,10 @@ enum Place {
 impl Database {
     /// Reads the three flags above; touches nothing.
     pub fn read(flags: &Flags) -> Result<Database, Failure> {
-        let data = flags.get("data", |dir| Ok(PathBuf::from(dir)))?;
+        let data = data(flags)?;
         let place = match flags.get("dsn", dsn)? {
             Some(dsn) => Place::Dsn(Box::new(dsn)),
-            None => Place::Embedded(data.unwrap_or_else(|| super::DEFAULT_DATA.into())),
+            None => Place::Embedded(data),
         };
         Ok(Database { place, timeout: flags.get("db-timeout", db_timeout)?.unwrap_or(DB_TIMEOUT) })
     }
@@ -60,6 +63,11 @@ impl Database {
         store.apply_schema().map_err(|error| failure("schema", &error))?;
         Ok(store)
     }
+}
+
+/// `--data`, or its default.
+pub fn data(flags: &Flags) -> Result<PathBuf, Failure> {
+    Ok(flags.path("data")?.unwrap_or_else(|| DEFAULT_DATA.into()))
 }
 
 /// A step that the database did not take: exit code 1.

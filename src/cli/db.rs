@@ -2,17 +2,15 @@
 //!
 //! Must never: print anything but the DSN on stdout.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
 
-use lexopt::Arg;
-
-use super::{DEFAULT_DATA, Failure};
+use super::Failure;
+use super::database::{self, DATA_FLAG};
+use super::flags::Flags;
 use crate::cluster::Cluster;
 use crate::log;
 
-const HELP: &str = "\
+const USAGE: &str = "\
 usage: taskstats db start|stop|url [--data DIR]
 
 The private PostgreSQL cluster that `taskstats serve` uses when it is given no --dsn.
@@ -21,30 +19,28 @@ The private PostgreSQL cluster that `taskstats serve` uses when it is given no -
   stop    stop it and wait until it is down
   url     print the DSN of the running cluster; exit code 1 when it is not running
 
-  --data DIR   the data directory (environment TASKSTATS_DATA, default ./taskstats-data)
-  --help       this text
-
 The DSN is for psql, too:   psql \"$(taskstats db url)\"
-PostgreSQL's programs are looked for in PATH and the usual directories, or only in TASKSTATS_PG_BIN if set.
-";
-
-enum Action {
-    Start,
-    Stop,
-    Url,
-}
+PostgreSQL's programs are looked for in PATH and the usual directories, or only in TASKSTATS_PG_BIN if set.";
 
 /// Runs `db` with the arguments that follow it.
 ///
 /// # Errors
 /// Exit code 2 for arguments that do not make sense, 1 for everything that then fails.
 pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
-    let Some((action, data)) = parse(args)? else { return print(HELP) };
+    let Some(flags) = Flags::read_with_values(args, USAGE, &[DATA_FLAG])? else { return Ok(()) };
+    let action = match &flags.values[..] {
+        [action] => action.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    if !["start", "stop", "url"].contains(&action) {
+        return Err(Failure::usage(format!("db {:?}: say one of start, stop and url; see --help", flags.values)));
+    }
+    let data = database::data(&flags)?;
     let cluster = Cluster::new(&data).map_err(Failure::failed)?;
     match action {
-        Action::Start => print(&format!("{}\n", cluster.start().map_err(Failure::failed)?.url)),
-        Action::Url => print(&format!("{}\n", cluster.url().map_err(Failure::failed)?)),
-        Action::Stop => {
+        "start" => print(&cluster.start().map_err(Failure::failed)?.url),
+        "url" => print(&cluster.url().map_err(Failure::failed)?),
+        _ => {
             if !cluster.stop().map_err(Failure::failed)? {
                 log::line(format_args!("the cluster in {} was not running", data.display()));
             }
@@ -53,41 +49,7 @@ pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
     }
 }
 
-/// None: help is wanted.
-fn parse(args: &mut lexopt::Parser) -> Result<Option<(Action, PathBuf)>, Failure> {
-    let mut action = None;
-    let mut data = std::env::var_os("TASKSTATS_DATA").filter(|dir| !dir.is_empty());
-    while let Some(arg) = args.next().map_err(usage)? {
-        match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
-            Arg::Long("data") => data = Some(directory(args.value().map_err(usage)?)?),
-            Arg::Value(value) if action.is_none() => action = Some(action_of(&value)?),
-            other => return Err(usage(other.unexpected())),
-        }
-    }
-    let action = action.ok_or_else(|| usage("say what to do: start, stop or url"))?;
-    Ok(Some((action, data.unwrap_or_else(|| DEFAULT_DATA.into()).into())))
-}
-
-fn action_of(value: &OsString) -> Result<Action, Failure> {
-    match value.to_str() {
-        Some("start") => Ok(Action::Start),
-        Some("stop") => Ok(Action::Stop),
-        Some("url") => Ok(Action::Url),
-        _ => Err(usage(format_args!("unknown action {value:?}: say start, stop or url"))),
-    }
-}
-
-fn directory(value: OsString) -> Result<OsString, Failure> {
-    if value.is_empty() { Err(usage("--data needs the name of a directory")) } else { Ok(value) }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
+fn print(url: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{url}")
         .map_err(|error| Failure::failed(format_args!("cannot write to stdout: {error}")))
-}
-
-fn usage(message: impl std::fmt::Display) -> Failure {
-    Failure::usage(format_args!("db: {message} (see `taskstats db --help`)"))
 }

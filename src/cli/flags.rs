@@ -1,11 +1,15 @@
-//! Flags and their environment twins: `--db-timeout 2s` is `TASKSTATS_DB_TIMEOUT=2s`; the flag wins. A bad value is an
-//! error that names the flag or variable, the value, and what would do.
+//! Flags and their environment twins: `--db-timeout 2s` is `TASKSTATS_DB_TIMEOUT=2s`; the flag wins, and its twin is not even
+//! looked at. A bad value is an error that names the flag or variable, the value, and what would do.
 
 use std::collections::HashMap;
 use std::env;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use lexopt::Arg;
 
 use super::exit::Failure;
 
@@ -25,47 +29,59 @@ pub struct Flag {
 /// What was said, by flag or by environment.
 pub struct Flags {
     said: HashMap<&'static str, Said>,
+    /// What stood there without a flag, in its order.
+    pub values: Vec<OsString>,
 }
 
 struct Said {
     /// `--workers` or `TASKSTATS_WORKERS`.
     origin: String,
-    value: String,
+    value: OsString,
 }
 
 impl Flags {
-    /// Reads the rest of the command line; prints the help and returns None when it was asked for.
+    /// Reads the rest of a command line that has flags only; prints the help and returns None when it was asked for.
     pub fn read(args: &mut lexopt::Parser, usage: &str, known: &[Flag]) -> Result<Option<Flags>, Failure> {
-        let mut said = HashMap::new();
+        let flags = Flags::read_with_values(args, usage, known)?;
+        match flags.as_ref().and_then(|flags| flags.values.first()) {
+            Some(value) => Err(Failure::usage(format!("unexpected argument {value:?}; see --help"))),
+            None => Ok(flags),
+        }
+    }
+
+    /// The same where other values may stand among the flags.
+    pub fn read_with_values(args: &mut lexopt::Parser, usage: &str, known: &[Flag]) -> Result<Option<Flags>, Failure> {
+        let mut flags = Flags { said: HashMap::new(), values: Vec::new() };
         for flag in known {
             let origin = format!("TASKSTATS_{}", flag.name.to_uppercase().replace('-', "_"));
             if let Some(value) = env::var_os(&origin) {
-                let value =
-                    value.into_string().map_err(|raw| Failure::usage(format!("{origin}={raw:?}: not UTF-8")))?;
-                said.insert(flag.name, Said { origin, value });
+                flags.said.insert(flag.name, Said { origin, value });
             }
         }
         while let Some(arg) = args.next().map_err(Failure::usage)? {
             let name = match arg {
-                lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => {
+                Arg::Long("help") | Arg::Short('h') => {
                     print_help(usage, known);
                     return Ok(None);
                 }
-                lexopt::Arg::Long(name) => name.to_owned(),
+                Arg::Long(name) => name.to_owned(),
+                Arg::Value(value) => {
+                    flags.values.push(value);
+                    continue;
+                }
                 other => return Err(Failure::usage(format!("{}; see --help", other.unexpected()))),
             };
             let Some(flag) = known.iter().find(|flag| flag.name == name) else {
                 return Err(Failure::usage(format!("unknown flag --{name}; see --help")));
             };
-            if flag.value.is_empty() {
-                said.insert(flag.name, Said { origin: format!("--{name}"), value: SWITCHED_ON.into() });
-                continue;
-            }
-            let value = args.value().map_err(|_| Failure::usage(format!("--{name} needs a value: {}", flag.value)))?;
-            let value = value.into_string().map_err(|raw| Failure::usage(format!("--{name} {raw:?}: not UTF-8")))?;
-            said.insert(flag.name, Said { origin: format!("--{name}"), value });
+            let value = if flag.value.is_empty() {
+                SWITCHED_ON.into()
+            } else {
+                args.value().map_err(|_| Failure::usage(format!("--{name} needs a value: {}", flag.value)))?
+            };
+            flags.said.insert(flag.name, Said { origin: format!("--{name}"), value });
         }
-        Ok(Some(Flags { said }))
+        Ok(Some(flags))
     }
 
     /// The flag's value as `parse` reads it; None when it was not given.
@@ -74,9 +90,25 @@ impl Flags {
     /// Exit code 2, with the flag, its value and what `parse` says is wrong.
     pub fn get<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Failure> {
         let Some(said) = self.said.get(name) else { return Ok(None) };
-        parse(&said.value)
-            .map(Some)
-            .map_err(|why| Failure::usage(format!("{} {}: {why}", said.origin, without_password(&said.value))))
+        let text = said.value.to_str();
+        let parsed = text.ok_or_else(|| "is not UTF-8".to_owned()).and_then(parse);
+        parsed.map(Some).map_err(|why| {
+            let shown = without_password(&said.value.to_string_lossy());
+            Failure::usage(format!("{} {shown:?}: {why}", said.origin))
+        })
+    }
+
+    /// The name of a file or directory, which need not be UTF-8; None when it was not given.
+    ///
+    /// # Errors
+    /// Exit code 2 when it is empty.
+    pub fn path(&self, name: &str) -> Result<Option<PathBuf>, Failure> {
+        match self.said.get(name) {
+            Some(said) if said.value.is_empty() => {
+                Err(Failure::usage(format!("{} \"\": must not be empty", said.origin)))
+            }
+            said => Ok(said.map(|said| PathBuf::from(&said.value))),
+        }
     }
 }
 

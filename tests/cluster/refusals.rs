@@ -135,7 +135,7 @@ fn db_speaks_to_scripts() {
 #[test]
 fn db_names_what_it_does_not_understand() {
     for (arguments, named) in [
-        (&["db"][..], "start, stop or url"),
+        (&["db"][..], "start, stop and url"),
         (&["db", "restart"], "restart"),
         (&["db", "start", "stop"], "stop"),
         (&["db", "start", "--dta", "x"], "--dta"),

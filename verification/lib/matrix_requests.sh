@@ -25,10 +25,10 @@ row_1() {
   before=$(connections_seen)
   if sabotaged 1.valid-flag; then admin=127.0.0.1:0; fi
   local good=(--dsn "$url" --listen "${service_url#http://}" --admin "${admin_url#http://}")
-  refused_flags 1.2 '--admin 0.0.0.0:0' "${good[@]}" --admin "$admin"
+  refused_flags 1.2 '--admin "0.0.0.0:0"' "${good[@]}" --admin "$admin"
   refused_flags 1.3 '--no-such' "${good[@]}" --no-such 1
-  refused_flags 1.4 '--workers 0' "${good[@]}" --workers 0
-  refused_flags 1.5 '--dsn no dsn' "${good[@]}" --dsn 'no dsn'
+  refused_flags 1.4 '--workers "0"' "${good[@]}" --workers 0
+  refused_flags 1.5 '--dsn "no dsn"' "${good[@]}" --dsn 'no dsn'
   if sabotaged 1.connects; then psql "${psql_options[@]}" --command 'SELECT 1' "$url" >/dev/null; fi
   note connections "$(connections_seen)"
   expect 1.6 'none of them connects to the database' "$before" "$(<"$step.stdout")"
