@@ -53,6 +53,9 @@ pub const LONG_TICK: Duration = Duration::from_secs(2);
 /// Time a look at rows gets at least, however late those are who ask: with the database's patience below the second that a
 /// request may take beyond `--db-timeout`.
 pub const LOOK_MIN: Duration = Duration::from_millis(100);
+/// A look at rows for askers none of whom has waited for one yet gets this long; then they are looked for again, on another
+/// connection: all who ask wait for one look, and one silent backend must not cost them their answer.
+pub const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// Shortest tick: the kernel takes 0 for no timeout at all.
 pub const SHORT_TICK: Duration = Duration::from_millis(1);
 /// Pause after a failed accept (no file descriptors left): the fault passes or it does not, but never spins.

@@ -6,13 +6,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::exchange::Exchange;
 use super::tasks;
-use crate::limits::{BATCH_ROWS, HTTP_STACK, LOOK_MIN};
+use crate::limits::{BATCH_ROWS, FIRST_LOOK, HTTP_STACK, LOOK_MIN};
 use crate::service::Service;
 use crate::task::TaskId;
 
@@ -51,7 +51,8 @@ impl Clerk {
 fn work(service: &Service, desk: &Receiver<Asker>) {
     let mut askers = Vec::new();
     loop {
-        if askers.is_empty() {
+        let is_first_try = askers.is_empty();
+        if is_first_try {
             let Ok(first) = desk.recv() else { return };
             askers.push(first);
             // As in a lane: those who are about to ask come along.
@@ -59,15 +60,17 @@ fn work(service: &Service, desk: &Receiver<Asker>) {
         }
         let room = BATCH_ROWS.saturating_sub(askers.len());
         askers.extend(desk.try_iter().take(room));
-        askers = look(service, askers);
+        // It is the second one that may find a slow database; the first only a silent connection.
+        let most = if is_first_try { FIRST_LOOK } else { Duration::MAX };
+        askers = look(service, askers, most);
     }
 }
 
-/// Looks at their rows and answers them; those remain for whom there is still time.
-fn look(service: &Service, askers: Vec<Asker>) -> Vec<Asker> {
+/// Looks at their rows, for `most` at most, and answers them; those remain for whom there is still time.
+fn look(service: &Service, askers: Vec<Asker>, most: Duration) -> Vec<Asker> {
     let began = Instant::now();
     let first_deadline = askers.iter().map(|asker| asker.deadline).min().unwrap_or(began);
-    let patience = first_deadline.saturating_duration_since(began).max(LOOK_MIN);
+    let patience = first_deadline.saturating_duration_since(began).clamp(LOOK_MIN, most);
     let rows = service.look_up_each(askers.iter().map(|asker| asker.id.clone()).collect(), patience);
     let now = Instant::now();
     // An error that came sooner is the database's word, and counts for everybody.

@@ -200,3 +200,23 @@ fn who_asks_late_does_not_pay_for_those_who_ran_out_of_time() {
     drop(locker);
     assert_eq!(late.answer().status, 200, "it had time left when the lock went");
 }
+
+#[test]
+fn one_silent_backend_costs_who_asks_a_moment_and_no_error() {
+    let cluster = PgCluster::own();
+    let database = Database::within(&cluster);
+    let (serve, id) = served(&database, &database.dsn());
+    let mut locker = database.connect();
+    locker.batch_execute("BEGIN; LOCK TABLE go_tasks IN ACCESS EXCLUSIVE MODE").expect("lock");
+    let mut client = serve.client();
+    let asked = Instant::now();
+    client.send("GET", &format!("/tasks/{id}"), &[], b"");
+    let looking = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation'
+                      AND query LIKE '%id = ANY%'";
+    let backend = until_within(BOUND, "the look-up waits for the lock", || database.rows(looking).parse().ok());
+    assert!(send_signal(backend, "STOP"));
+    drop(locker);
+    let answer = client.answer();
+    assert!(send_signal(backend, "CONT"));
+    assert_eq!(answer.status, 200, "after {:?}: {answer:?}", asked.elapsed());
+}
