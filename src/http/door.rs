@@ -3,8 +3,8 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use socket2::SockRef;
@@ -19,7 +19,7 @@ use super::quota::Quota;
 use super::server::give_up;
 use super::upstream::Pool;
 use crate::limits::{ACCEPT_PAUSE, HTTP_STACK};
-use crate::{files, log};
+use crate::{files, lock, log};
 
 /// What all clients of a listener share.
 pub struct Door {
@@ -108,9 +108,12 @@ impl Entrance {
         let Some(seat) = self.door.seats.take(1) else {
             return self.porter.see_off(stream);
         };
-        let door = Arc::clone(&self.door);
+        // Shared, because a thread that does not start gives nothing back.
+        let arrival = Arc::new(Mutex::new(Some((stream, seat))));
+        let (door, arrived) = (Arc::clone(&self.door), Arc::clone(&arrival));
         let thread = thread::Builder::new().name(format!("{}-client", door.name)).stack_size(HTTP_STACK);
         let spawned = thread.spawn(move || {
+            let Some((stream, seat)) = lock(&arrived).take() else { return };
             if let Ok(client) = Client::new(stream, door) {
                 client.serve();
             }
@@ -118,8 +121,10 @@ impl Entrance {
             drop(seat);
         });
         if let Err(e) = spawned {
-            // The socket and the seat went with the closure.
             self.spawn_failed.line(format_args!("{}: no thread for a client: {e}", self.door.name));
+            if let Some((stream, _seat)) = lock(&arrival).take() {
+                self.porter.see_off(stream);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use super::reply::Refusal;
 use crate::limits::{CREW_PERIOD, HTTP_STACK, LINGER_TIME, LINGERERS, UPSTREAM_IDLE};
 use crate::memory;
 
-const FULL: Refusal = Refusal { status: 503, detail: "all connections of this service are in use" };
+const FULL: Refusal = Refusal { status: 503, detail: "this service has no room for one more connection" };
 /// How often those being seen off are looked at.
 const ROUND: Duration = Duration::from_millis(20);
 

@@ -24,4 +24,5 @@ mod lost_database;
 mod lost_leases;
 mod requests;
 mod start;
+mod threads;
 mod waits;

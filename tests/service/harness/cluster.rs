@@ -76,6 +76,11 @@ impl PgCluster {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-m", mode, "stop"]);
     }
 
+    /// User and group under which the server runs, if they are not our own.
+    pub fn account(&self) -> Option<(u32, u32)> {
+        self.account
+    }
+
     /// The directory of the server's socket.
     pub fn socket_dir(&self) -> &Path {
         &self.dir

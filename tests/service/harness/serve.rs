@@ -76,7 +76,8 @@ impl Serve {
         Serve::launch(&mut command, dsn, flags).unwrap_or_else(|failed| panic!("{failed:?}"))
     }
 
-    fn launch(command: &mut Command, dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
+    /// Starts the service with a command line of the caller's own, to which the flags are added.
+    pub fn launch(command: &mut Command, dsn: &str, flags: &[&str]) -> Result<Serve, (End, String)> {
         let defaults = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dsn", dsn];
         // A test that is killed takes its service along.
         let mut child = command
