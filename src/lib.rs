@@ -16,7 +16,9 @@ pub mod http;
 pub mod limits;
 pub mod log;
 pub mod memory;
+pub mod semaphore;
 pub mod service;
+pub mod shutdown;
 pub mod store;
 pub mod task;
 
