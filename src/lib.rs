@@ -3,19 +3,19 @@
 //! A text comes in over HTTP, becomes a committed row, a worker thread counts its words, bytes and runes, and the
 //! service can say — and prove from the database — what became of it.
 //!
-//! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `cluster` (the embedded PostgreSQL) is used
+//! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `private_postgres` is used
 //! by `cli` alone; `limits`, `log`, `files`, `memory` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
 //! [`service`], [`http`], and [`cli`] last.
 #![deny(unsafe_code)]
 
 pub mod cli;
-pub mod cluster;
 pub mod exit;
 pub mod files;
 pub mod http;
 pub mod limits;
 pub mod log;
 pub mod memory;
+pub mod private_postgres;
 pub mod semaphore;
 pub mod service;
 pub mod shutdown;

@@ -197,3 +197,23 @@ pub const RELOCK_TIMEOUT: Duration = Duration::from_secs(3);
 pub const PROOF_AGE: Duration = Duration::from_secs(3);
 /// Stack of a worker, bytes: an analyser of a library's user may want some depth.
 pub const WORKER_STACK: usize = 1024 * 1024;
+
+// ------------------------------------------------------------------ private PostgreSQL
+
+/// How long its server may take to start: crash recovery of a few GiB of WAL on a slow disk.
+pub const PG_START_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a fast stop may take: it ends with a checkpoint.
+pub const PG_STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// From the end of the pid file to the end of the process: it only has to exit.
+pub const PG_EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one start or stop waits for another on the same directory: longer than either may take.
+pub const PG_LOCK_TIMEOUT: Duration = Duration::from_secs(180);
+/// How long the backends of a killed server, or the initdb of a killed start, may delay a start: they notice it within
+/// milliseconds.
+pub const PG_ORPHAN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two checks of a condition that is waited for.
+pub const PG_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The part at the end of the server's log that is searched for an error, bytes.
+pub const PG_LOG_TAIL_BYTES: u64 = 64 * 1024;
+/// Names tried for the directory of the server's socket: each that cannot be used belongs to another account or server.
+pub const PG_SOCKET_DIRECTORIES: u32 = 10;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::exit::Failure;
 use super::flags::{Flag, Flags, duration};
-use crate::cluster::Cluster;
 use crate::limits::DB_TIMEOUT;
 use crate::log;
+use crate::private_postgres::PrivatePostgres;
 use crate::store::{Lease, Store, StoreConfig, StoreError};
 
 /// Default of `--data`.
@@ -15,10 +15,10 @@ const DEFAULT_DATA: &str = "./taskstats-data";
 
 /// `--dsn`
 pub const DSN_FLAG: Flag =
-    Flag { name: "dsn", value: "DSN", help: "PostgreSQL to use (none: a private cluster in --data)" };
+    Flag { name: "dsn", value: "DSN", help: "PostgreSQL to use (none: a private one in --data)" };
 /// `--data`
 pub const DATA_FLAG: Flag =
-    Flag { name: "data", value: "DIR", help: "directory of the private cluster (./taskstats-data)" };
+    Flag { name: "data", value: "DIR", help: "directory of the private PostgreSQL (./taskstats-data)" };
 /// `--db-timeout`
 pub const DB_TIMEOUT_FLAG: Flag = Flag { name: "db-timeout", value: "TIME", help: "bound on one SQL statement (2s)" };
 
@@ -34,8 +34,8 @@ pub struct Database {
 enum Place {
     /// An existing server.
     Dsn(Box<postgres::Config>),
-    /// A private cluster in this directory.
-    Embedded(PathBuf),
+    /// The private PostgreSQL in this directory.
+    Private(PathBuf),
 }
 
 impl Database {
@@ -44,17 +44,18 @@ impl Database {
         let data = data(flags)?;
         let place = match flags.get("dsn", dsn)? {
             Some(dsn) => Place::Dsn(Box::new(dsn)),
-            None => Place::Embedded(data),
+            None => Place::Private(data),
         };
         Ok(Database { place, timeout: flags.get("db-timeout", db_timeout)?.unwrap_or(DB_TIMEOUT) })
     }
 
-    /// A store on it, for the owner of that name, with the schema applied; starts the private cluster if it is not running.
+    /// A store on it, for the owner of that name, with the schema applied; starts the private PostgreSQL if it is not running.
     pub fn ready(&self, owner: String, lease: Option<Lease>) -> Result<Store, Failure> {
         let dsn = match &self.place {
             Place::Dsn(dsn) => (**dsn).clone(),
-            Place::Embedded(data) => {
-                let started = Cluster::new(data).and_then(|cluster| cluster.start()).map_err(Failure::failed)?;
+            Place::Private(data) => {
+                let started =
+                    PrivatePostgres::open(data).and_then(|postgres| postgres.start()).map_err(Failure::failed)?;
                 log::line(format_args!("private PostgreSQL: {}", started.url));
                 started.url.parse().map_err(|error| Failure::failed(format!("{}: {error}", started.url)))?
             }

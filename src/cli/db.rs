@@ -1,23 +1,23 @@
-//! `taskstats db start|stop|url`: the embedded cluster by hand, so that psql and scripts can use what `serve` uses.
+//! `taskstats db start|stop|url`: the private PostgreSQL by hand, so that psql and scripts can use what `serve` uses.
 //!
-//! Must never: print anything but the DSN on stdout.
+//! Never prints anything except the DSN on stdout.
 
 use std::io::Write;
 
 use super::Failure;
 use super::database::{self, DATA_FLAG};
 use super::flags::Flags;
-use crate::cluster::Cluster;
 use crate::log;
+use crate::private_postgres::PrivatePostgres;
 
 const USAGE: &str = "\
 usage: taskstats db start|stop|url [--data DIR]
 
-The private PostgreSQL cluster that `taskstats serve` uses when it is given no --dsn.
+The private PostgreSQL that `taskstats serve` uses when it is given no --dsn.
 
-  start   create the cluster if there is none, start it if it is not running, print its DSN
+  start   create it if there is none, start it if it is not running, print its DSN
   stop    stop it and wait until it is down
-  url     print the DSN of the running cluster; exit code 1 when it is not running
+  url     print its DSN; exit code 1 when it is not running
 
 The DSN is for psql, too:   psql \"$(taskstats db url)\"
 PostgreSQL's programs are looked for in PATH and the usual directories, or only in TASKSTATS_PG_BIN if set.";
@@ -36,13 +36,13 @@ pub fn run(args: &mut lexopt::Parser) -> Result<(), Failure> {
         return Err(Failure::usage(format!("db {:?}: say one of start, stop and url; see --help", flags.values)));
     }
     let data = database::data(&flags)?;
-    let cluster = Cluster::new(&data).map_err(Failure::failed)?;
+    let postgres = PrivatePostgres::open(&data).map_err(Failure::failed)?;
     match action {
-        "start" => print(&cluster.start().map_err(Failure::failed)?.url),
-        "url" => print(&cluster.url().map_err(Failure::failed)?),
+        "start" => print(&postgres.start().map_err(Failure::failed)?.url),
+        "url" => print(&postgres.url().map_err(Failure::failed)?),
         _ => {
-            if !cluster.stop().map_err(Failure::failed)? {
-                log::line(format_args!("the cluster in {} was not running", data.display()));
+            if !postgres.stop().map_err(Failure::failed)? {
+                log::line(format_args!("the private PostgreSQL in {} was not running", data.display()));
             }
             Ok(())
         }

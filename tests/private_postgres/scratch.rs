@@ -1,4 +1,4 @@
-//! What the tests of the cluster stand on: a directory of one's own that is cleared away, users, processes, questions.
+//! Helpers of the tests of the private PostgreSQL: a scratch directory, users, processes, queries.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -10,25 +10,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use taskstats::cluster::{Cluster, Started};
+use taskstats::private_postgres::{PrivatePostgres, Started};
 
-/// Nothing here takes this long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any step takes.
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Uid and gid of `nobody`, by convention everywhere.
 pub const NOBODY: u32 = 65534;
 
-/// A test's directory, which everybody can enter. Dropping it stops the servers in it and removes everything.
-pub struct Ground {
+/// A test's directory, which every account can enter. Dropping it stops the servers in it and removes everything.
+pub struct Scratch {
     /// Its path.
     pub dir: PathBuf,
 }
 
-impl Ground {
-    pub fn new(name: &str) -> Ground {
-        let dir = PathBuf::from(format!("/tmp/cluster-test-{}-{name}", std::process::id()));
+impl Scratch {
+    pub fn new(name: &str) -> Scratch {
+        let dir = PathBuf::from(format!("/tmp/private-postgres-test-{}-{name}", std::process::id()));
         fs::create_dir(&dir).unwrap();
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
-        Ground { dir }
+        Scratch { dir }
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -40,7 +40,7 @@ impl Ground {
         self.path("data")
     }
 
-    /// A directory that belongs to `nobody` when we are root, to us otherwise.
+    /// A directory of `nobody` for root's tests, of the test's own account otherwise.
     pub fn owned_by_nobody(&self, name: &str) -> PathBuf {
         let dir = self.path(name);
         fs::create_dir(&dir).unwrap();
@@ -50,7 +50,7 @@ impl Ground {
         dir
     }
 
-    /// `taskstats db` as an ordinary user: a copy of the binary, because the original may lie where that user cannot go.
+    /// `taskstats db` as an ordinary user: a copy of the binary, because that user may not be able to reach the original.
     pub fn as_nobody(&self, action: &str, data: &Path) -> Output {
         let copy = self.path("taskstats");
         if !copy.exists() {
@@ -68,39 +68,39 @@ impl Ground {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.join("cluster/PG_VERSION").exists() {
-                if let Err(error) = Cluster::new(&path).and_then(|cluster| cluster.stop()) {
+                if let Err(error) = PrivatePostgres::open(&path).and_then(|postgres| postgres.stop()) {
                     eprintln!("left running: {error}");
                 }
             } else if path.is_dir() {
-                Ground::stop_servers_below(&path);
+                Scratch::stop_servers_below(&path);
             }
         }
     }
 
-    /// What root's clusters in unreachable places link to.
+    /// The targets of the links that root's starts make in directories that PostgreSQL's account cannot enter.
     fn remove_link_targets_below(directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             match fs::read_link(entry.path()) {
                 Ok(target) if target.starts_with("/var/lib/taskstats/") => fs::remove_dir_all(target).unwrap(),
-                _ if entry.path().is_dir() => Ground::remove_link_targets_below(&entry.path()),
+                _ if entry.path().is_dir() => Scratch::remove_link_targets_below(&entry.path()),
                 _ => {}
             }
         }
     }
 }
 
-impl Drop for Ground {
+impl Drop for Scratch {
     fn drop(&mut self) {
-        Ground::stop_servers_below(&self.dir);
-        Ground::remove_link_targets_below(&self.dir);
+        Scratch::stop_servers_below(&self.dir);
+        Scratch::remove_link_targets_below(&self.dir);
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// A directory outside of a test's ground, removed with what is in it.
-pub struct Squat(pub PathBuf);
+/// A file outside of a test's directory, removed with its content.
+pub struct Obstacle(pub PathBuf);
 
-impl Drop for Squat {
+impl Drop for Obstacle {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0).or_else(|_| fs::remove_dir_all(&self.0));
     }
@@ -111,16 +111,16 @@ pub fn am_root() -> bool {
 }
 
 pub fn start(data: &Path) -> Started {
-    Cluster::new(data).and_then(|cluster| cluster.start()).unwrap()
+    PrivatePostgres::open(data).and_then(|postgres| postgres.start()).unwrap()
 }
 
 pub fn stop(data: &Path) -> bool {
-    Cluster::new(data).and_then(|cluster| cluster.stop()).unwrap()
+    PrivatePostgres::open(data).and_then(|postgres| postgres.stop()).unwrap()
 }
 
-/// Why a start fails: one line.
-pub fn refusal(data: &Path) -> String {
-    let error = Cluster::new(data).and_then(|cluster| cluster.start()).unwrap_err().to_string();
+/// The one line with which a start fails.
+pub fn start_error(data: &Path) -> String {
+    let error = PrivatePostgres::open(data).and_then(|postgres| postgres.start()).unwrap_err().to_string();
     assert!(!error.contains('\n'), "{error}");
     error
 }
@@ -129,7 +129,7 @@ pub fn connect(url: &str) -> Client {
     Client::connect(url, NoTls).unwrap()
 }
 
-pub fn ask(client: &mut Client, query: &str) -> String {
+pub fn query(client: &mut Client, query: &str) -> String {
     client.query_one(query, &[]).unwrap().get(0)
 }
 
@@ -143,20 +143,24 @@ pub fn socket_directory(url: &str) -> PathBuf {
     PathBuf::from(host.replace("%2F", "/"))
 }
 
-/// Whether a process runs; one that only waits to be reaped does not.
+/// Whether a process runs. A zombie does not.
 pub fn runs(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Sends SIGKILL to a process, or to the group of a negative id.
+/// Sends a signal to a process, or to the group of a negative id.
+pub fn signal(name: &str, id: i64) {
+    assert!(Command::new("kill").args([name, "--", &id.to_string()]).status().unwrap().success());
+}
+
 pub fn kill(id: i64) {
-    assert!(Command::new("kill").args(["-KILL", "--", &id.to_string()]).status().unwrap().success());
+    signal("-KILL", id);
 }
 
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "not within the limit: {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -167,7 +171,7 @@ pub fn db(action: &str, data: &Path) -> Command {
     command
 }
 
-/// All output of a command, which must end it: whoever keeps the pipe open makes this fail.
+/// All output of a command. Fails when a process keeps the pipe open.
 pub fn output(mut command: Command) -> Output {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     collect(child)
@@ -176,17 +180,17 @@ pub fn output(mut command: Command) -> Output {
 pub fn collect(child: Child) -> Output {
     let (report, outcome) = mpsc::channel();
     thread::spawn(move || report.send(child.wait_with_output()));
-    outcome.recv_timeout(PATIENCE).expect("its output has no end").unwrap()
+    outcome.recv_timeout(TIMEOUT).expect("its output has no end").unwrap()
 }
 
 pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Stderr of a command that must have failed with this code and said why on one line.
-pub fn complaint(output: &Output, code: i32) -> String {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(output.stdout.is_empty() && said.starts_with("taskstats: ") && said.lines().count() == 1, "{said}");
-    said.to_owned()
+/// Stderr of a command that must have failed with this code: one line.
+pub fn error_line(output: &Output, code: i32) -> String {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert!(output.stdout.is_empty() && error.starts_with("taskstats: ") && error.lines().count() == 1, "{error}");
+    error.to_owned()
 }

@@ -1,7 +1,7 @@
-//! Finding PostgreSQL's programs: where they may be, which major version they are, whether they fit the cluster.
+//! Finding PostgreSQL's programs: the directories to search, and the major version that fits PGDATA.
 //!
-//! Must never: fall back to another place when TASKSTATS_PG_BIN says where, or open a cluster with another major
-//! version than the one that made it.
+//! Never searches another directory than TASKSTATS_PG_BIN when that is set, and never uses another major version than the
+//! one that made PGDATA.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,16 +9,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::ClusterError;
 use super::account::Account;
+use super::{Error, Result};
 
-/// All of these must be in one directory.
+/// One directory must have all of them.
 const NEEDED: [&str; 3] = ["pg_ctl", "initdb", "postgres"];
 
-/// Where to look, in order of preference.
+/// The directories to search, in order of preference.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// TASKSTATS_PG_BIN: look only there.
+    /// TASKSTATS_PG_BIN: the only directory to search.
     pub(super) pinned: Option<PathBuf>,
     /// PATH.
     pub(super) path: Option<OsString>,
@@ -69,68 +69,63 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The first installation that is complete, that `account` can reach, and that has the cluster's major version
-    /// when `wanted` names one.
-    pub(super) fn find(
-        places: &Places,
-        wanted: Option<&str>,
-        account: &Account,
-        data: &Path,
-    ) -> Result<Programs, ClusterError> {
+    /// The first complete installation that `account` can reach, of the major version `wanted` if that is given.
+    pub(super) fn find(places: &Places, wanted: Option<&str>, account: &Account, data: &Path) -> Result<Programs> {
         let mut out_of_reach = None;
         let mut others = Vec::new();
-        for dir in places.directories() {
-            if !is_complete(&dir) {
-                continue;
-            }
+        for dir in places.directories().into_iter().filter(|dir| is_complete(dir)) {
             if !account.can_enter(&dir)? {
                 out_of_reach = Some(dir);
                 continue;
             }
             let Some(wanted) = wanted else { return Ok(Programs { dir }) };
-            match installed_major(&dir, account) {
-                Some(major) if major == wanted => return Ok(Programs { dir }),
-                major => others.push(format!("{} in {}", major.as_deref().unwrap_or("unknown"), dir.display())),
+            match installed_version(&dir, account) {
+                Some(version) if has_major(&version, wanted) => return Ok(Programs { dir }),
+                version => others.push(format!("{} in {}", version.as_deref().unwrap_or("unknown"), dir.display())),
             }
         }
         Err(match (wanted, out_of_reach) {
             (Some(wanted), _) if !others.is_empty() => misfit(wanted, &others, data),
-            (_, Some(dir)) => ClusterError::new(format_args!(
-                "user {account}, who has to run PostgreSQL for us, cannot enter {}: install PostgreSQL where \
-                 everybody can reach it, or run taskstats as an ordinary user",
+            (_, Some(dir)) => error!(
+                "user {account}, which runs PostgreSQL for root, cannot enter {}: install PostgreSQL where every user can \
+                 reach it, or run taskstats as an ordinary user",
                 dir.display()
-            )),
+            ),
             _ => missing(places),
         })
+    }
+
+    pub(super) fn initdb(&self) -> PathBuf {
+        self.dir.join("initdb")
     }
 
     pub(super) fn pg_ctl(&self) -> PathBuf {
         self.dir.join("pg_ctl")
     }
 
-    pub(super) fn initdb(&self) -> PathBuf {
-        self.dir.join("initdb")
+    pub(super) fn postgres(&self) -> PathBuf {
+        self.dir.join("postgres")
     }
 }
 
-fn misfit(wanted: &str, others: &[String], data: &Path) -> ClusterError {
-    ClusterError::new(format_args!(
-        "the cluster in {} was made by PostgreSQL {wanted}, found is only {}: install PostgreSQL {wanted} \
+fn misfit(wanted: &str, others: &[String], data: &Path) -> Error {
+    error!(
+        "the private PostgreSQL in {} was made by PostgreSQL {wanted}, found is only {}: install PostgreSQL {wanted} \
          (apt-get install postgresql-{wanted}) or name its directory in TASKSTATS_PG_BIN",
         data.display(),
         others.join(", ")
-    ))
+    )
 }
 
-fn missing(places: &Places) -> ClusterError {
+fn missing(places: &Places) -> Error {
     let place = match &places.pinned {
         Some(dir) => format!("TASKSTATS_PG_BIN={}", dir.display()),
         None => "PATH, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin or /usr/local/pgsql/bin".to_owned(),
     };
-    ClusterError::new(format_args!(
+    error!(
         "PostgreSQL's programs pg_ctl, initdb and postgres are not in {place}: install the package `postgresql` \
          (apt-get install postgresql), or name a server of your own with --dsn"
-    ))
+    )
 }
 
 fn is_complete(dir: &Path) -> bool {
@@ -140,25 +135,15 @@ fn is_complete(dir: &Path) -> bool {
     NEEDED.iter().all(|name| executable(dir.join(name)))
 }
 
-/// None when the program cannot say.
-fn installed_major(dir: &Path, account: &Account) -> Option<String> {
+/// `15.18` of `postgres (PostgreSQL) 15.18 (Debian …)`; None when the program does not print it.
+fn installed_version(dir: &Path, account: &Account) -> Option<String> {
     let output = account.command(dir.join("postgres")).arg("--version").output().ok()?;
-    major(&String::from_utf8_lossy(&output.stdout))
+    String::from_utf8_lossy(&output.stdout).split_whitespace().nth(2).map(str::to_owned)
 }
 
-/// The major version, as PG_VERSION spells it, in the answer of `postgres --version`: `15` of `postgres (PostgreSQL)
-/// 15.18 (Debian …)`, `17` of `… 17beta1`; before version 10 two numbers, `9.6` of `… 9.6.24`.
-fn major(answer: &str) -> Option<String> {
-    let version = answer.split_whitespace().nth(2)?;
-    let mut numbers = version.split('.').map(|part| {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        &part[..end]
-    });
-    let first = numbers.next().filter(|number| !number.is_empty())?;
-    match first.len() {
-        1 => Some(format!("{first}.{}", numbers.next()?)),
-        _ => Some(first.to_owned()),
-    }
+/// Whether a version (`15.18`, `17beta1`, `9.6.24`) has the major version of a PG_VERSION (`15`, `17`, `9.6`).
+fn has_major(version: &str, major: &str) -> bool {
+    version.strip_prefix(major).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -166,7 +151,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A fake file system with installations whose `postgres` only tells its version.
+    /// A fake file system with installations whose `postgres` only prints its version.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -185,10 +170,10 @@ mod tests {
             Tree(root)
         }
 
-        fn find(&self, pinned: Option<&str>, path: &str, wanted: Option<&str>) -> Result<String, String> {
+        fn find(&self, pinned: Option<&str>, path: &str, wanted: Option<&str>) -> std::result::Result<String, String> {
             let path = env::join_paths(path.split(':').map(|dir| self.0.join(dir))).unwrap();
             let places = Places { pinned: pinned.map(|dir| self.0.join(dir)), path: Some(path), root: self.0.clone() };
-            let account = Account::of_new_cluster().unwrap();
+            let account = Account::of_new().unwrap();
             let found = Programs::find(&places, wanted, &account, Path::new("/data"));
             found
                 .map(|programs| programs.dir.strip_prefix(&self.0).unwrap().display().to_string())
@@ -233,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_of_another_major_version_is_refused() {
+    fn another_major_version_is_refused() {
         let tree = Tree::new(&[("usr/lib/postgresql/15/bin", "15.1")]);
         let error = tree.find(None, "bin", Some("12")).unwrap_err();
-        assert!(error.contains("made by PostgreSQL 12") && error.contains("found is only 15 in"), "{error}");
+        assert!(error.contains("made by PostgreSQL 12") && error.contains("found is only 15.1 in"), "{error}");
     }
 
     #[test]
@@ -246,10 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn majors_are_spelt_as_in_pg_version() {
-        assert_eq!(major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n").as_deref(), Some("15"));
-        assert_eq!(major("postgres (PostgreSQL) 9.6.24").as_deref(), Some("9.6"));
-        assert_eq!(major("postgres (PostgreSQL) 18devel").as_deref(), Some("18"));
-        assert_eq!(major("something else"), None);
+    fn a_version_has_the_major_version_of_pg_version() {
+        for (version, major) in [("15.18", "15"), ("9.6.24", "9.6"), ("18devel", "18"), ("17beta1", "17"), ("15", "15")]
+        {
+            assert!(has_major(version, major), "{version} {major}");
+        }
+        for (version, major) in [("15.18", "1"), ("9.10.0", "9.1"), ("15.18", "18"), ("", "15")] {
+            assert!(!has_major(version, major), "{version} {major}");
+        }
     }
 }
