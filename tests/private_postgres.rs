@@ -6,6 +6,8 @@
 
 #[path = "private_postgres/errors.rs"]
 mod errors;
+#[path = "private_postgres/losses.rs"]
+mod losses;
 #[path = "private_postgres/scratch.rs"]
 mod scratch;
 
