@@ -8,6 +8,6 @@ pub mod status;
 
 pub use analyse::{Analyser, Analysis, CountAnalyser, Stop};
 pub use backoff::Backoff;
-pub use count::{Counter, Counts, InvalidUtf8, count};
+pub use count::{Counter, Counts, InvalidUtf8};
 pub use id::{BadSegment, TaskId};
 pub use status::Status;

@@ -84,13 +84,12 @@ fn characters_may_straddle_reads() {
 }
 
 #[test]
-fn a_file_large_enough_for_two_threads_counts_like_the_same_stream() {
-    let here = Directory::new("threads");
+fn a_large_file_counts_like_the_same_stream() {
+    let here = Directory::new("large");
     let text = "Go one\u{3000}é字🦀\u{A0}x\n".repeat(400_000);
     here.file("large", &text);
     let counts = "1600000 8800000 5200000";
     assert_output(&here.count(&["large"]), 0, &format!("{counts} large\n"), "");
-    // By one thread: with a limit, and from a pipe.
     assert_output(&here.count(&["--max-words", "1600000", "large"]), 0, &format!("{counts} large\n"), "");
     assert_output(&with_input(command(&[]), text.as_bytes()), 0, &format!("{counts}\n"), "");
     let fault = here.file("bad", [text.as_bytes(), b"\xFF"].concat()).count(&["bad"]);

@@ -1,11 +1,14 @@
-//! Counting words, bytes and runes (DESIGN section 2): the same numbers whatever pieces a text comes in, in constant
-//! memory. What is not UTF-8 is an error with its place; it must never be counted as if it were text.
+//! Counts the words, bytes and runes of a UTF-8 text (DESIGN section 2). The text may come in pieces of any length; the counts
+//! are the same, and the memory is constant. Never counts bytes that are not UTF-8: they are an error with an offset.
 
-mod block;
 #[cfg(test)]
 mod tests;
 
-use block::{BLOCK, Marks};
+use simdutf8::compat::from_utf8;
+
+/// Bytes of text that take one of the two ways to count words. At most 255, because a `u8` holds the words of a block, which
+/// lets the compiler use vector instructions.
+const BLOCK: usize = 128;
 
 /// The words, bytes and runes of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,10 +29,10 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// The place at which an input stops being UTF-8.
+/// The input is not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidUtf8 {
-    /// Bytes before the first sequence that is wrong or cut off by the end of the input.
+    /// Bytes before the first sequence that is wrong or that the end of the input cuts off.
     pub offset: u64,
 }
 
@@ -41,45 +44,48 @@ impl std::fmt::Display for InvalidUtf8 {
 
 impl std::error::Error for InvalidUtf8 {}
 
-/// A count under way.
+/// Counts one text.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Words that were seen to end, and all bytes and runes before the split character.
+    /// Of all whole characters so far. A word counts from its first character on.
     counts: Counts,
-    /// Whether the last character counted belongs to a word, which is not in `counts` yet.
+    /// Whether the last character belongs to a word.
     in_word: bool,
-    /// The first bytes of a character whose others come with the next piece.
+    /// The first bytes of a character that the next piece continues.
     split: [u8; 4],
     split_len: usize,
-    /// Kept, so that nobody gets counts out of a counter that met a fault.
+    /// The error that every call after it returns.
     fault: Option<InvalidUtf8>,
 }
 
 impl Counter {
-    /// A counter that has seen nothing.
+    /// A counter of an empty text.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next piece of the text; a character may be split between pieces.
+    /// Counts the next piece of the text. A piece may end within a character.
     ///
     /// # Errors
-    /// The input so far is not UTF-8. The counter is then of no more use: every later call gives the same error.
+    /// The input so far is not UTF-8. Every later call returns the same error.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), InvalidUtf8> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let rest = self.complete_split(piece)?;
-        let (whole, rest) = rest.split_at(whole_characters(rest));
-        self.take(whole)?;
-        self.split[self.split_len..][..rest.len()].copy_from_slice(rest);
-        self.split_len += rest.len();
-        Ok(())
+        let mut rest = piece;
+        while self.split_len > 0 && !rest.is_empty() {
+            let (mut split, length) = (self.split, self.split_len);
+            split[length] = rest[0];
+            rest = &rest[1..];
+            self.take(&split[..=length])?;
+        }
+        // A character that is still incomplete stays as it is.
+        if rest.is_empty() { Ok(()) } else { self.take(rest) }
     }
 
-    /// Words that have begun so far. Never falls, so a limit that it passes is passed for good.
+    /// The words so far, including a last one that is not complete. Never falls.
     pub fn words(&self) -> u64 {
-        self.counts.words + u64::from(self.in_word)
+        self.counts.words
     }
 
     /// The counts of the whole text.
@@ -90,80 +96,79 @@ impl Counter {
         match self.fault {
             Some(fault) => Err(fault),
             None if self.split_len > 0 => Err(InvalidUtf8 { offset: self.counts.bytes }),
-            None => Ok(Counts { words: self.words(), ..self.counts }),
+            None => Ok(self.counts),
         }
     }
 
-    /// Completes the split character, if there is one, from the head of `piece`; returns the rest of it.
-    fn complete_split<'p>(&mut self, piece: &'p [u8]) -> Result<&'p [u8], InvalidUtf8> {
-        if self.split_len == 0 {
-            return Ok(piece);
-        }
-        let missing = announced(self.split[0]) - self.split_len;
-        let (head, rest) = piece.split_at(missing.min(piece.len()));
-        self.split[self.split_len..][..head.len()].copy_from_slice(head);
-        self.split_len += head.len();
-        if head.len() == missing {
-            let (split, len) = (self.split, std::mem::take(&mut self.split_len));
-            self.take(&split[..len])?;
-        }
-        Ok(rest)
-    }
-
-    /// Counts bytes that end with a whole character.
+    /// Counts the whole characters of `bytes` and keeps a character that their end splits.
     fn take(&mut self, bytes: &[u8]) -> Result<(), InvalidUtf8> {
-        let mut rest = validate(bytes).map_err(|valid| {
-            let fault = InvalidUtf8 { offset: self.counts.bytes + valid as u64 };
-            *self.fault.insert(fault)
-        })?;
-        let mut marks = Marks::new();
-        while !rest.is_empty() {
-            let (block, after) = rest.split_at(block_length(rest));
-            let tally = marks.tally(block, self.in_word);
-            self.counts.words += tally.words_ended;
-            self.counts.runes += tally.runes;
-            self.in_word = tally.in_word;
-            rest = after;
-        }
-        self.counts.bytes += bytes.len() as u64;
+        let (text, split) = match from_utf8(bytes) {
+            Ok(text) => (text, &[][..]),
+            Err(error) if error.error_len().is_none() => {
+                let (whole, split) = bytes.split_at(error.valid_up_to());
+                (from_utf8(whole).expect("valid up to here"), split)
+            }
+            Err(error) => {
+                let offset = self.counts.bytes + error.valid_up_to() as u64;
+                return Err(*self.fault.insert(InvalidUtf8 { offset }));
+            }
+        };
+        self.count(text);
+        self.split[..split.len()].copy_from_slice(split);
+        self.split_len = split.len();
         Ok(())
     }
+
+    fn count(&mut self, text: &str) {
+        self.counts.bytes += text.len() as u64;
+        self.counts.runes += text.chars().count() as u64;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(block_length(rest));
+            self.counts.words += if may_hold_wide_space(block.as_bytes()) {
+                words_by_character(block, &mut self.in_word)
+            } else {
+                words_by_byte(block.as_bytes(), &mut self.in_word)
+            };
+            rest = after;
+        }
+    }
 }
 
-/// Counts one text.
-pub fn count(text: &str) -> Counts {
-    let mut counter = Counter::new();
-    counter.push(text.as_bytes()).and_then(|()| counter.finish()).expect("a str is UTF-8")
-}
-
-/// Err: how many bytes are valid. Only std knows the place, the fast judge says no more than yes or no.
-fn validate(bytes: &[u8]) -> Result<&str, usize> {
-    simdutf8::basic::from_utf8(bytes).or_else(|_| std::str::from_utf8(bytes).map_err(|error| error.valid_up_to()))
-}
-
-/// The length of the first block of a text: whole characters, at most [`BLOCK`] bytes of them.
+/// The length of the first block of a text: whole characters, at most [`BLOCK`] bytes.
 fn block_length(text: &str) -> usize {
     let longest = text.len().min(BLOCK);
     (0..=longest).rev().find(|&length| text.is_char_boundary(length)).unwrap_or(0)
 }
 
-/// How many bytes a lead byte announces; 1 for everything that leads no sequence.
-fn announced(lead: u8) -> usize {
-    match lead {
-        0xC2..=0xDF => 2,
-        0xE0..=0xEF => 3,
-        0xF0..=0xF4 => 4,
-        _ => 1,
-    }
+/// Whether a block, which is not empty, may hold a White_Space character that is not ASCII. In UTF-8 each of these begins with
+/// C2, E2, E1 9A or E3 80. E1 and E3 alone begin too many letters.
+fn may_hold_wide_space(block: &[u8]) -> bool {
+    let pairs = block.iter().zip(&block[1..]);
+    pairs.fold(false, |found, (&a, &b)| {
+        found | (a == 0xC2) | (a == 0xE2) | ((a == 0xE1) & (b == 0x9A)) | ((a == 0xE3) & (b == 0x80))
+    })
 }
 
-/// The length of `bytes` without a sequence that announces more bytes than are there.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let is_continuation = |byte: &u8| (0x80..0xC0).contains(byte);
-    // Two are enough: with a third, the longest sequence would be complete.
-    let after_lead = bytes.iter().rev().take(2).take_while(|byte| is_continuation(byte)).count();
-    match bytes.len().checked_sub(after_lead + 1) {
-        Some(lead) if announced(bytes[lead]) > after_lead + 1 => lead,
-        _ => bytes.len(),
+/// Counts the words that begin in `block`. `in_word`: whether the character before the block belongs to a word; then, whether
+/// the last character of the block does.
+fn words_by_character(block: &str, in_word: &mut bool) -> u64 {
+    let mut words = 0;
+    for character in block.chars() {
+        let is_space = character.is_whitespace();
+        words += u64::from(!is_space && !*in_word);
+        *in_word = !is_space;
     }
+    words
+}
+
+/// The same for a block in which only ASCII characters are White_Space: the fast path. The block is not empty.
+fn words_by_byte(block: &[u8], in_word: &mut bool) -> u64 {
+    let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
+    let (first, last) = (block[0], block[block.len() - 1]);
+    let begins = |(&before, &byte): (&u8, &u8)| u8::from(is_space(before) & !is_space(byte));
+    let after_first: u8 = block.iter().zip(&block[1..]).map(begins).sum();
+    let at_first = !*in_word & !is_space(first);
+    *in_word = !is_space(last);
+    u64::from(at_first) + u64::from(after_first)
 }

@@ -1,3 +1,6 @@
+//! The counter beside a naive one: every code point, every split, invalid sequences, random texts in random pieces. No test
+//! reads a file.
+
 use super::*;
 
 /// White_Space=yes, all 25 code points of it, copied from Unicode's PropList.txt: `char::is_whitespace` reads the same
@@ -18,6 +21,11 @@ fn naive(text: &str) -> Counts {
         in_word = !space;
     }
     counts
+}
+
+/// Counts one text.
+fn count(text: &str) -> Counts {
+    by_pieces([text.as_bytes()]).expect("a str is UTF-8")
 }
 
 /// The counts by pieces, or the fault.
