@@ -4,9 +4,9 @@
 //! service can say — and prove from the database — what became of it.
 //!
 //! Imports point one way: `cli` → `http` → `service` → `store` → `task`. `private_postgres` is used
-//! by `cli` alone; `limits`, `log`, `files`, `memory` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
+//! by `cli` alone; `limits`, `log`, `files` and `exit` by everybody. Start reading at [`task`], then `schema.sql`, [`store`],
 //! [`service`], [`http`], and [`cli`] last.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod exit;
@@ -14,7 +14,6 @@ pub mod files;
 pub mod http;
 pub mod limits;
 pub mod log;
-pub mod memory;
 pub mod private_postgres;
 pub mod semaphore;
 pub mod service;

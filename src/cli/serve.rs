@@ -14,7 +14,6 @@ use crate::http::routes::{self, Route};
 use crate::http::{DoorLimits, Exchange, Guard, Office, Server};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
-use crate::memory;
 use crate::service::{Event, Service, ServiceConfig, Tenure};
 use crate::store::{InstanceLock, Lease, Recovery, Relock, Store, owner_name};
 use crate::task::{Analyser, CountAnalyser};
@@ -29,7 +28,6 @@ pub fn run_with(
     args: &mut lexopt::Parser,
     analyser: impl FnOnce(CountAnalyser) -> Arc<dyn Analyser>,
 ) -> Result<(), Failure> {
-    memory::without_thread_caches();
     let Some(config) = ServeConfig::read(args)? else { return Ok(()) };
     let shutdown = Shutdown::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let owner = owner_name().map_err(|error| Failure::failed(format!("no name for this process: {error}")))?;

@@ -1,5 +1,5 @@
-//! The porter: sees off the clients for whom there is no seat, and clears up after a burst: the internal connections nobody
-//! uses, then the memory. One thread for all of them; it must never wait for any single client.
+//! The porter: sees off the clients for whom there is no seat, and closes the internal connections
+//! that nobody uses any more. One thread for all of them; it must never wait for any single client.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::door::Door;
 use super::reply::Refusal;
-use crate::limits::{CREW_PERIOD, HTTP_STACK, LINGER_TIME, LINGERERS, UPSTREAM_IDLE};
-use crate::memory;
+use crate::limits::{HTTP_STACK, LINGER_TIME, LINGERERS, UPSTREAM_IDLE};
 
 const FULL: Refusal = Refusal { status: 503, detail: "this service has no room for one more connection" };
 /// How often those being seen off are looked at.
@@ -44,19 +43,12 @@ impl Porter {
 
 fn work(leaving: &Receiver<TcpStream>, door: &Door) {
     let mut lingering: Vec<(TcpStream, Instant)> = Vec::new();
-    let mut cleared: Option<Instant> = None;
     loop {
         let pause = if lingering.is_empty() { LINGER_TIME } else { ROUND };
         match leaving.recv_timeout(pause) {
             Ok(stream) if lingering.len() < LINGERERS => lingering.push((stream, Instant::now() + LINGER_TIME)),
             Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) if door.pool.trim(UPSTREAM_IDLE) => cleared = Some(Instant::now()),
-            // By then the threads have gone that served them.
-            Err(RecvTimeoutError::Timeout) if cleared.is_some_and(|since| since.elapsed() >= CREW_PERIOD) => {
-                cleared = None;
-                memory::give_back();
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => drop(door.pool.trim(UPSTREAM_IDLE)),
             Err(RecvTimeoutError::Disconnected) if lingering.is_empty() || door.closing.is_cut() => return,
             Err(RecvTimeoutError::Disconnected) => thread::sleep(ROUND),
         }

@@ -12,6 +12,9 @@ use super::closing::Closing;
 use crate::limits::{LINGER_BYTES, LINGER_TIME, SHORT_TICK, TICK};
 use crate::lock;
 
+/// Linux: this call does not wait.
+const MSG_DONTWAIT: i32 = 0x40;
+
 /// The socket of a client inside the door.
 pub struct Wire {
     stream: TcpStream,
@@ -75,7 +78,7 @@ impl Wire {
 
     /// Sends as much as the socket has room for, without waiting; how many bytes.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        match SockRef::from(&self.stream).send_with_flags(bytes, libc::MSG_DONTWAIT) {
+        match SockRef::from(&self.stream).send_with_flags(bytes, MSG_DONTWAIT) {
             Err(e) if is_tick(&e) => Ok(0),
             sent => sent,
         }
