@@ -140,25 +140,22 @@ pub const STAND_INS: usize = 3;
 /// Default of `--workers`: a task is CPU work for microseconds and waits for two commits, and with so many at once each commit
 /// is shared by many. Each of them may hold a text of [`BODY_BYTES`].
 pub const WORKERS: usize = 256;
-/// Claims, and ends, that the workers of a process tell the database of at once, each for many tasks: while one waits for its
-/// commit, the other gathers.
-pub const BOARD_CALLS: usize = 2;
+/// Threads that share those: each may hold a batch, and more threads than this only wait for the same commits. An analysis that
+/// takes long delays those claimed with it, so up to this number there is a thread for each task.
+pub const WORKER_THREADS: usize = 8;
 /// Default of `--queue`: tasks admitted beyond those being worked on.
 pub const QUEUE_SLOTS: usize = 256;
-/// A refused submission waits this long when a finish is under way: its terminal state may be visible already while its
-/// permit is still on the way back.
-pub const PERMIT_GRACE: Duration = Duration::from_millis(25);
 /// First and longest pause between two tries of a write that must get through (chapter 39).
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
-/// The feeder looks this often for rows that nobody holds: with [`FEED_AGE`] less than the second within which an idle
+/// The poller looks this often for rows that are not in flight: with [`POLL_AGE`] less than the second within which an idle
 /// instance learns of another's submission, and of an expired lease.
-pub const FEED_INTERVAL: Duration = Duration::from_millis(400);
-/// Tasks in hand for which the book of them keeps its room when it is empty: more come with a burst, and go with it.
-pub const HELD_KEPT: usize = 1024;
-/// Rows in one look of the feeder: far more than permits, so that a backlog costs few looks.
-pub const FEED_ROWS: i64 = 1024;
-/// A row younger than this is still on its way from the INSERT to the channel: the feeder leaves it to its submitter.
-pub const FEED_AGE: Duration = Duration::from_millis(400);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(400);
+/// Tasks in flight for which an empty table keeps its room: more come with a burst, and their room goes with it.
+pub const IN_FLIGHT_KEPT: usize = 1024;
+/// Rows in one look of the poller: far more than permits, so that a backlog costs few looks.
+pub const POLL_ROWS: i64 = 1024;
+/// A row younger than this is still on its way from the INSERT to the channel: the poller leaves it to its submitter.
+pub const POLL_AGE: Duration = Duration::from_millis(400);
 /// Longest `Idempotency-Key`, bytes: any UUID or hash fits, and the index stays small.
 pub const KEY_BYTES: usize = 255;
 /// Hints about watched tasks not yet taken: more than clients who could wait for one.

@@ -1,244 +1,228 @@
-//! The service: admission, the bounded channel, workers, feeder and keeper around one store (DESIGN section 3).
+//! The service: admission, the queue, workers, poller and leader lock around one store (DESIGN section 3).
 //!
 //! It knows tasks and the store, never HTTP: a handler calls [`Service::submit`], [`Service::look_up`],
-//! [`Service::cancel`] and turns what they return into a reply.
+//! [`Service::cancel`] and turns what they return into a response.
 
-pub mod admission;
-pub mod board;
-pub mod drain;
-pub mod feeder;
-pub mod handoff;
-pub mod held;
-pub mod intake;
-pub mod keeper;
-pub mod pace;
-pub mod renewer;
-pub mod trouble;
-pub mod watch;
-pub mod worker;
+mod claiming;
+mod eta;
+mod in_flight;
+mod leader;
+mod lease_renewer;
+mod poller;
+mod queue;
+mod retry;
+mod running;
+mod shared;
+mod submit;
+mod watch;
+mod worker;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use parking_lot::Mutex;
 
-use crate::limits::WORKER_STACK;
-use crate::store::{Cancelled, InstanceLock, Lease, Store, StoreError, TaskRow};
+use crate::limits::WORKER_THREADS;
+use crate::log;
+use crate::log::Bounded;
+use crate::semaphore::Semaphore;
+use crate::shutdown::Shutdown;
+use crate::store::{Cancelled, Store, StoreError, TaskRow};
 use crate::task::{Analyser, TaskId};
-use crate::{lock, log};
-use admission::Admission;
-use board::Board;
-use drain::Drain;
-use handoff::Handoff;
-use held::Held;
-pub use intake::{Accepted, Once, Rejected};
-use keeper::Claiming;
-use pace::Pace;
+use claiming::Claiming;
+use eta::Eta;
+use in_flight::InFlight;
+pub use leader::Mode;
+use queue::Queue;
+use running::Places;
+pub use shared::Event;
+use shared::Shared;
+pub use submit::{Accepted, Once, Rejected};
 use watch::Watch;
 use worker::Worker;
 
 /// How much a service does at once.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceConfig {
-    /// Worker threads: tasks being analysed at once.
+    /// Tasks RUNNING at once.
     pub workers: usize,
     /// Tasks admitted beyond those.
     pub queue: usize,
 }
 
-/// What gives a service the right to work on the database's tasks.
-pub enum Tenure {
-    /// It is the only instance, for as long as it has the lock.
-    Sole(Box<InstanceLock>),
-    /// It is one of several: each task has a lease.
-    Leased(Lease),
-}
-
 /// A running service. [`Service::drain`] ends it.
 pub struct Service {
     shared: Arc<Shared>,
-    workers: usize,
     /// Closed when the last worker has ended: each holds the other end.
     workers_ended: Receiver<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What all threads of a service see.
-pub(crate) struct Shared {
-    pub store: Arc<Store>,
-    pub admission: Arc<Admission>,
-    pub held: Arc<Held>,
-    pub handoff: Handoff,
-    pub board: Board,
-    pub drain: Drain,
-    pub claiming: Claiming,
-    pub pace: Pace,
-    /// Whether claims expire unless they are renewed.
-    pub leased: bool,
-    /// Tasks RUNNING in the database on our account.
-    pub running: AtomicUsize,
-    /// QUEUED rows that wait for a permit, as far as the feeder has seen them: at least so many.
-    pub backlog: AtomicUsize,
-    events: Sender<Event>,
-}
-
-/// What ends a service from inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// The instance lock was lost, and the session described here has it now.
-    InstanceLockLost(String),
-    /// The thread of this name panicked: what it was there for is not done any more.
-    ThreadDied(String),
-}
-
-impl Shared {
-    fn tell(&self, event: Event) {
-        // Whoever runs the service may have gone already; then nobody needs to know.
-        let _ = self.events.try_send(event);
-    }
-
-    /// Starts a thread of the service. Its panic ends the service, whose promises need all of them: without the keeper,
-    /// another instance could have the lock and nobody here would know.
-    fn spawn(
-        self: &Arc<Self>,
-        name: &str,
-        body: impl FnOnce(&Arc<Shared>) + Send + 'static,
-    ) -> io::Result<JoinHandle<()>> {
-        let (shared, name) = (self.clone(), name.to_owned());
-        thread::Builder::new().name(name.clone()).stack_size(WORKER_STACK).spawn(move || {
-            if catch_unwind(AssertUnwindSafe(|| body(&shared))).is_err() {
-                shared.claiming.stop(format!("the thread {name} has died"));
-                shared.board.abandon();
-                shared.tell(Event::ThreadDied(name));
-            }
-        })
-    }
-}
-
 impl Service {
-    /// Starts workers, feeder, keeper and, with leases, the renewer. `events` tells the caller when the service should end.
+    /// Starts workers, retry, poller, leader and, with leases, the lease renewer. `events` receives what should end the service.
     ///
     /// # Errors
     /// A thread could not be started.
     pub fn start(
         store: Arc<Store>,
         analyser: Arc<dyn Analyser>,
-        tenure: Tenure,
+        mode: Mode,
         config: ServiceConfig,
+        shutdown: Arc<Shutdown>,
         events: Sender<Event>,
     ) -> io::Result<Service> {
-        let permits = config.workers + config.queue;
+        let permits = Semaphore::new(config.workers + config.queue);
         let shared = Arc::new(Shared {
             store,
-            admission: Admission::new(permits),
-            held: Arc::default(),
-            handoff: Handoff::new(permits),
-            board: Board::new(config.workers),
-            drain: Drain::new(),
+            in_flight: InFlight::new(permits.clone()),
+            queue: Queue::new(permits.capacity()),
+            permits,
+            shutdown,
             claiming: Claiming::new(),
-            pace: Pace::default(),
-            leased: matches!(tenure, Tenure::Leased(_)),
-            running: AtomicUsize::new(0),
+            eta: Eta::new(config.workers),
+            leased: matches!(mode, Mode::Leased(_)),
             backlog: AtomicUsize::new(0),
+            trouble: Bounded::new(),
             events,
         });
-        let (working, workers_ended) = bounded(0);
-        let mut threads = Vec::new();
-        for number in 0..config.workers {
-            let (jobs, analyser, working) = (shared.handoff.receiver(), analyser.clone(), working.clone());
-            threads.push(shared.spawn(&format!("worker-{number}"), move |shared| {
-                let _working: Sender<()> = working;
-                Worker { shared: shared.clone(), jobs, analyser }.run();
-            })?);
-        }
-        threads.push(shared.spawn("feeder", feeder::run)?);
-        match tenure {
-            Tenure::Sole(instance) => threads.push(shared.spawn("keeper", |shared| keeper::run(shared, *instance))?),
-            Tenure::Leased(lease) => {
-                threads.push(shared.spawn("keeper", keeper::watch)?);
-                threads.push(shared.spawn("renewer", move |shared| renewer::run(shared, lease))?);
+        let (mut threads, workers_ended) = start_workers(&shared, &analyser, config.workers)?;
+        threads.push(shared.spawn("poller", poller::run)?);
+        match mode {
+            Mode::Sole(lock) => threads.push(shared.spawn("leader", |shared| leader::hold(shared, *lock))?),
+            Mode::Leased(lease) => {
+                threads.push(shared.spawn("leader", leader::probe)?);
+                threads.push(shared.spawn("lease-renewer", move |shared| lease_renewer::run(shared, lease))?);
             }
         }
-        Ok(Service { shared, workers: config.workers, workers_ended, threads: Mutex::new(threads) })
+        Ok(Service { shared, workers_ended, threads: Mutex::new(threads) })
     }
 
-    /// What the database says of a task; None: there is none.
+    /// Admits a text, commits it as a task and queues it.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn submit(&self, text: String) -> Result<Accepted, Rejected> {
+        submit::submit(&self.shared, text)
+    }
+
+    /// The same, at most once for each key, whatever happened to the first submission's answer.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn submit_once(&self, text: String, key: &str) -> Result<Once, Rejected> {
+        submit::submit_once(&self.shared, text, key)
+    }
+
+    /// Admits and commits all of the texts or none; one task for each, in their order.
+    ///
+    /// # Errors
+    /// See [`Rejected`].
+    pub fn submit_all(&self, texts: Vec<String>) -> Result<Vec<Accepted>, Rejected> {
+        submit::submit_all(&self.shared, texts)
+    }
+
+    /// The row of a task; None: there is none.
+    ///
+    /// # Errors
+    /// The database did not answer.
     pub fn look_up(&self, id: &TaskId) -> Result<Option<TaskRow>, StoreError> {
         self.shared.store.look_up(id)
     }
 
-    /// The same for many tasks in one question, each on its own account, in their order.
+    /// The same for many tasks in one statement, waiting at most `patience`; one result for each, in their order.
     pub fn look_up_each(&self, ids: Vec<TaskId>, patience: Duration) -> Vec<Result<Option<TaskRow>, StoreError>> {
         self.shared.store.look_up_each(ids, patience)
     }
 
-    /// How long a question to the database may take.
+    /// How long a statement may take.
     pub fn patience(&self) -> Duration {
         self.shared.store.patience()
     }
 
-    /// Whether the task is in this process's hands: it gives a hint when it leaves them.
+    /// Whether the task is in flight here: there will be a hint when it has left.
     pub fn holds(&self, id: &TaskId) -> bool {
-        self.shared.held.has(id)
+        self.shared.in_flight.has(id)
     }
 
     /// Hints that tasks may have ended.
     pub fn watch(&self) -> &Watch {
-        &self.shared.held.watch
+        &self.shared.in_flight.watch
     }
 
-    /// Cancels a queued task, whose place is free then, or asks a running one to stop: it stays RUNNING until its analyser
-    /// has stopped.
+    /// Cancels a queued task, or stops a running one, which stays RUNNING until its analyser has stopped.
+    ///
+    /// # Errors
+    /// The database did not do it, or did not answer.
     pub fn cancel(&self, id: &TaskId) -> Result<Cancelled, StoreError> {
-        // Its CANCELED may be seen before its permit is back.
-        let _finishing = self.shared.admission.finishing();
-        let cancelled = self.shared.store.cancel(id)?;
+        let in_flight = &self.shared.in_flight;
+        // Before its CANCELED can be seen.
+        in_flight.cancelling(id);
+        let cancelled = self.shared.store.cancel(id);
         match cancelled {
-            Cancelled::Requested => self.shared.held.stop(id),
-            Cancelled::Canceled => {
-                self.shared.held.release(id);
-                // It may have been in nobody's hands.
-                self.shared.held.watch.hint(id);
-            }
-            Cancelled::TooLate | Cancelled::NotOurs | Cancelled::Unknown => {}
+            Ok(Cancelled::Canceled) => in_flight.cancelled(id),
+            _ => in_flight.not_cancelled(id),
         }
-        Ok(cancelled)
+        if cancelled == Ok(Cancelled::Requested) {
+            in_flight.stop(id);
+        }
+        cancelled
     }
 
-    /// Why the service is not ready for work; empty: it is.
+    /// Why the service is not ready; empty: it is.
     pub fn not_ready(&self) -> Vec<String> {
-        let draining = self.shared.drain.begun().then(|| "draining: the service is shutting down".to_owned());
+        let draining = self.shared.shutdown.has_begun().then(|| "draining: the service is shutting down".to_owned());
         draining.into_iter().chain(self.shared.claiming.trouble()).collect()
     }
 
-    /// From now on the service is not ready, and takes nothing new from the queue. Call before [`Service::drain`] to let
-    /// requests in hand finish first.
+    /// Begins the shutdown: the service is not ready, and queues nothing new. Call before [`Service::drain`] to let requests
+    /// in flight finish first.
     pub fn begin_drain(&self) {
-        self.shared.drain.begin();
-        self.shared.handoff.close();
+        self.shared.shutdown.begin();
+        self.shared.queue.close();
     }
 
-    /// Lets the workers finish what they hold and what the channel holds, for at most `timeout`. What was not begun stays
-    /// QUEUED. How many tasks were still running then: the database shows them RUNNING.
+    /// Lets the workers finish what they have and what is queued, for at most `timeout`. What was not begun stays QUEUED. Returns
+    /// how many tasks were still running then: their rows are RUNNING.
     pub fn drain(&self, timeout: Duration) -> usize {
         self.begin_drain();
-        let deadline = Instant::now() + timeout;
-        let waited = self.workers_ended.recv_deadline(deadline);
-        self.shared.drain.expire();
-        let running = self.shared.running.load(Ordering::Acquire);
+        let waited = self.workers_ended.recv_deadline(Instant::now() + timeout);
+        self.shared.shutdown.expire();
+        let running = self.shared.in_flight.running();
         if waited == Err(RecvTimeoutError::Timeout) {
-            // A worker that has not begun its task lets go of it now; one within the analyser or a write cannot.
+            // A worker in an analyser or a statement cannot be interrupted.
             log::line(format_args!("drain timeout: {running} tasks still running after {} s", timeout.as_secs_f64()));
             return running;
         }
-        for thread in lock(&self.threads).drain(..) {
+        for thread in self.threads.lock().drain(..) {
             // None ends with a panic: see [`Shared::spawn`].
             let _ = thread.join();
         }
         running
     }
+}
+
+/// Starts the retry and the workers, which share the `running` places. The receiver is closed when the last worker has ended.
+fn start_workers(
+    shared: &Arc<Shared>,
+    analyser: &Arc<dyn Analyser>,
+    running: usize,
+) -> io::Result<(Vec<JoinHandle<()>>, Receiver<()>)> {
+    let (retry, failed) = unbounded();
+    let (working, workers_ended) = bounded(0);
+    let mut threads = vec![shared.spawn("retry", move |shared| retry::run(shared, &failed))?];
+    let workers = running.min(WORKER_THREADS);
+    for number in 0..workers {
+        let places = Places::new(running / workers + usize::from(number < running % workers));
+        let (jobs, analyser, retry) = (shared.queue.receiver(), analyser.clone(), retry.clone());
+        let working: Sender<()> = working.clone();
+        threads.push(shared.spawn(&format!("worker-{number}"), move |shared| {
+            Worker { shared: shared.clone(), jobs, analyser, places, retry }.run();
+            drop(working);
+        })?);
+    }
+    Ok((threads, workers_ended))
 }

@@ -21,7 +21,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "admin", value: "ADDR", help: "health and readiness; loopback only (127.0.0.1:8081)" },
     DSN_FLAG,
     DATA_FLAG,
-    Flag { name: "workers", value: "N", help: "tasks counted at once (256)" },
+    Flag { name: "workers", value: "N", help: "tasks RUNNING at once (256); more than 8 share 8 threads" },
     Flag { name: "queue", value: "N", help: "tasks admitted beyond those; more get 503 (256)" },
     Flag { name: "max-words", value: "N", help: "a text with more words becomes FAILED (no limit)" },
     Flag { name: "max-body", value: "BYTES", help: "longest request body; longer gets 413 (1048576)" },

@@ -9,12 +9,13 @@ use crossbeam_channel::{bounded, select};
 use super::config::ServeConfig;
 use super::database;
 use super::exit::{self, Failure};
-use super::signals::Shutdown;
+use super::signals::FirstSignal;
 use crate::http::routes::{self, Route};
 use crate::http::{DoorLimits, Exchange, Guard, Office, Server};
 use crate::limits::CLOSE_PATIENCE;
 use crate::log;
-use crate::service::{Event, Service, ServiceConfig, Tenure};
+use crate::service::{Event, Mode, Service, ServiceConfig};
+use crate::shutdown::Shutdown;
 use crate::store::{InstanceLock, Lease, Recovery, Relock, Store, owner_name};
 use crate::task::{Analyser, CountAnalyser};
 
@@ -29,16 +30,17 @@ pub fn run_with(
     analyser: impl FnOnce(CountAnalyser) -> Arc<dyn Analyser>,
 ) -> Result<(), Failure> {
     let Some(config) = ServeConfig::read(args)? else { return Ok(()) };
-    let shutdown = Shutdown::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let signal = FirstSignal::watch().map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let owner = owner_name().map_err(|error| Failure::failed(format!("no name for this process: {error}")))?;
     let store = Arc::new(config.database.ready(owner, config.lease)?);
-    let (tenure, recovery) = settle_in(&store, config.lease)?;
+    let (mode, recovery) = settle_in(&store, config.lease)?;
 
-    shutdown.started();
+    signal.started();
     let (events, inbox) = bounded(1);
+    let shutdown = Arc::new(Shutdown::default());
     let analyser = analyser(CountAnalyser { max_words: config.max_words });
     let size = ServiceConfig { workers: config.workers, queue: config.queue };
-    let service = Service::start(store, analyser, tenure, size, events)
+    let service = Service::start(store, analyser, mode, size, shutdown, events)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     let service = Arc::new(service);
     let office = Office::open(service.clone())
@@ -55,7 +57,7 @@ pub fn run_with(
 
     // Neither channel closes: the signals and the service hold the other ends.
     let outcome = select! {
-        recv(shutdown.asked) -> signal => {
+        recv(signal.asked) -> signal => {
             signal.iter().for_each(|signal| log::line(format_args!("signal {signal}: draining")));
             Ok(())
         }
@@ -75,16 +77,16 @@ fn ended_by(event: Event) -> Failure {
 }
 
 /// The right to work on this database's tasks: the instance lock and recovery, or leases and neither of them.
-fn settle_in(store: &Store, lease: Option<Lease>) -> Result<(Tenure, Recovery), Failure> {
+fn settle_in(store: &Store, lease: Option<Lease>) -> Result<(Mode, Recovery), Failure> {
     match lease {
         None => {
             let instance = take_instance(store)?;
             let recovery = store.recover().map_err(|error| database::failure("recovery", &error))?;
-            Ok((Tenure::Sole(Box::new(instance)), recovery))
+            Ok((Mode::Sole(Box::new(instance)), recovery))
         }
         Some(lease) => {
             let joined = store.join().map_err(|error| database::failure("joining", &error))?;
-            Ok((Tenure::Leased(lease), joined))
+            Ok((Mode::Leased(lease), joined))
         }
     }
 }

@@ -11,16 +11,16 @@ use signal_hook::iterator::Signals;
 use crate::log;
 
 /// The process's signals, watched from now on.
-pub struct Shutdown {
+pub struct FirstSignal {
     /// Receives the first signal's number.
     pub asked: Receiver<i32>,
     started: Arc<AtomicBool>,
 }
 
-impl Shutdown {
-    /// Starts watching. Until [`Shutdown::started`] the first signal ends the process: nothing is in hand yet, and a start
+impl FirstSignal {
+    /// Starts watching. Until [`FirstSignal::started`] the first signal ends the process: nothing is in hand yet, and a start
     /// that waits for its database must not have to be killed.
-    pub fn watch() -> io::Result<Shutdown> {
+    pub fn watch() -> io::Result<FirstSignal> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let (ask, asked) = bounded(1);
         let started = Arc::new(AtomicBool::new(false));
@@ -38,7 +38,7 @@ impl Shutdown {
                 let _ = ask.send(signal);
             }
         })?;
-        Ok(Shutdown { asked, started })
+        Ok(FirstSignal { asked, started })
     }
 
     /// From now on there is work in hand: the first signal is handed on.

@@ -1,19 +1,18 @@
-//! The watch: tells those who wait for a task that it has left this process's hands, which is when it may have ended. A hint
-//! and nothing more: it may come too often, and for a task of another instance not at all. The row decides.
+//! Hints for long polls: a task that is watched is no longer in flight here, so it may have ended. Never more than a hint: it may
+//! come too often, and not at all for a task of another instance. The row decides.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
 
 use crate::limits::WATCH_HINTS;
-use crate::lock;
 use crate::task::TaskId;
 
-/// The tasks watched, and the hints not yet taken.
+/// The tasks watched, and the hints not yet received.
 #[derive(Debug)]
 pub struct Watch {
-    /// How many watch each task.
+    /// How many long polls watch each task.
     watched: Mutex<HashMap<TaskId, usize>>,
     hint: Sender<TaskId>,
     hints: Receiver<TaskId>,
@@ -27,14 +26,14 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Asks for hints about a task. Look at its row after this, not before: the end in between would be missed.
+    /// Requests hints about a task. Read its row after this, not before: an end in between would be missed.
     pub fn add(&self, id: &TaskId) {
-        *lock(&self.watched).entry(id.clone()).or_default() += 1;
+        *self.watched.lock().entry(id.clone()).or_default() += 1;
     }
 
-    /// Takes one [`Watch::add`] back.
+    /// Undoes one [`Watch::add`].
     pub fn remove(&self, id: &TaskId) {
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         if let Some(count) = watched.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -43,15 +42,15 @@ impl Watch {
         }
     }
 
-    /// Where hints arrive. One reader: each hint goes to one only.
+    /// Where hints arrive, for one reader.
     pub fn hints(&self) -> &Receiver<TaskId> {
         &self.hints
     }
 
     /// The task may have ended.
     pub(super) fn hint(&self, id: &TaskId) {
-        if lock(&self.watched).contains_key(id) {
-            // Full: its reader is behind, and looks at every row once a second anyway.
+        if self.watched.lock().contains_key(id) {
+            // Full: the reader is behind, and reads every row once a second anyway.
             let _ = self.hint.try_send(id.clone());
         }
     }
@@ -74,6 +73,6 @@ mod tests {
         watch.remove(&id);
         watch.hint(&id);
         assert!(watch.hints().is_empty());
-        assert!(lock(&watch.watched).is_empty());
+        assert!(watch.watched.lock().is_empty());
     }
 }

@@ -1,148 +1,98 @@
-//! A worker: an OS thread that goes from step to step of the [`Board`]: it takes jobs from the bounded channel and claims them,
-//! analyses, tells the database. The plain cases are here; what to do about a claim or a write that the database did not
-//! plainly do is in [`super::trouble`].
+//! A worker: an OS thread that owns a batch from the queue to its end. It receives what waits, claims all of it in one statement,
+//! counts each text, ends all in one statement. It handles the plain cases only: a task whose claim or end the database refused
+//! or did not answer goes to [`super::retry`], and its worker goes on with others.
 
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, select};
+use crossbeam_channel::{Receiver, Sender};
 
-use super::Shared;
-use super::board::{Begun, Board, Ended, Step};
-use super::held::Hold;
-use crate::log;
+use super::in_flight::Job;
+use super::retry::Failed;
+use super::running::{Ended, Next, Place, Places, Running};
+use super::shared::Shared;
+use crate::limits::{BATCH_ROWS, WORKER_THREADS};
 use crate::store::Finish;
 use crate::task::{Analyser, Analysis, Stop};
 
 /// One worker's view of the service.
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) jobs: Receiver<Hold>,
+    pub(super) jobs: Receiver<Job>,
     pub(super) analyser: Arc<dyn Analyser>,
+    pub(super) places: Places,
+    pub(super) retry: Sender<Failed>,
 }
 
 impl Worker {
-    /// Works until the channel is closed and empty, and every task in hand has ended.
-    pub fn run(&self) {
-        loop {
-            match self.board().next() {
-                Step::Listen => self.listen(),
-                Step::Analyse(begun) => self.analyse(begun),
-                Step::Finish(ended) => self.finish(ended),
-                Step::Insist(ended, error) => {
-                    if self.insist(&ended, error) {
-                        self.done(ended);
-                    }
-                    self.board().free_place();
-                }
-                Step::Leave => return,
-            }
+    /// Works until the queue is closed and empty, and every task of this worker has ended.
+    pub fn run(mut self) {
+        while let Some(next) = self.places.next(&self.jobs) {
+            let running = match next {
+                Next::Claim(job) => self.claim(job),
+                Next::Analyse(running) => vec![running],
+            };
+            let ended = running.into_iter().map(|running| self.analyse(running)).collect();
+            self.finish(ended);
         }
     }
 
-    fn board(&self) -> &Board {
-        &self.shared.board
-    }
-
-    /// Waits for a job, and claims it together with those that came with it, as far as there are places.
-    fn listen(&self) {
-        let job = select! {
-            recv(self.jobs) -> job => job,
-            recv(self.board().bell()) -> _ => return self.board().stop_listening(),
-        };
-        let Ok(hold) = job else {
-            self.board().close();
-            return self.board().stop_listening();
-        };
+    /// Claims a job together with those that wait behind it: a fair part of them, as far as there are places.
+    fn claim(&mut self, first: Job) -> Vec<Running> {
         // While claiming pauses the job waits here; it stays QUEUED when the service ends first.
-        if hold.begin() && self.shared.claiming.wait(&self.shared.drain) {
-            self.claim(hold);
-        } else {
-            drop(hold);
-            self.board().stop_listening();
+        if !self.shared.claiming.wait(&self.shared.shutdown) {
+            return Vec::new();
         }
-    }
-
-    fn claim(&self, first: Hold) {
-        let more = self.board().claiming(self.jobs.len());
-        let others = self.jobs.try_iter().take(more).filter(Hold::begin);
-        let holds: Vec<Hold> = iter::once(first).chain(others).collect();
-        let asked = Instant::now();
-        let claims = self.shared.store.claim_all(holds.iter().map(|hold| hold.id().clone()).collect());
-        let mut begun = Vec::new();
-        for (hold, claim) in holds.into_iter().zip(claims) {
-            // Not QUEUED any more: cancelled, or another instance's.
-            let Some(claimed) = claim.transpose() else { continue };
-            if let Ok(claimed) = &claimed {
-                self.running(&hold, claimed.epoch, asked);
-            }
-            begun.push(Begun { hold, since: asked, claimed });
-        }
-        let unused = 1 + more - begun.len();
-        self.board().claimed(begun, unused);
-    }
-
-    /// The task is RUNNING on our account, by a claim that we asked for at `asked`.
-    pub(super) fn running(&self, hold: &Hold, epoch: i64, asked: Instant) {
-        self.shared.running.fetch_add(1, Ordering::AcqRel);
-        if self.shared.leased {
-            hold.leased(epoch, asked);
-        }
-    }
-
-    fn analyse(&self, begun: Begun) {
-        let Begun { hold, since, claimed } = begun;
-        let claimed = match claimed {
-            Ok(claimed) => Some(claimed),
-            Err(error) => self.claim_again(&hold, since, error),
-        };
-        let Some(claimed) = claimed else {
-            drop(hold);
-            return self.board().free_place();
-        };
-        let analysis = analyse(&*self.analyser, &claimed.text, hold.stop());
-        let finish = Finish { id: hold.id().clone(), epoch: claimed.epoch, analysis };
-        let finishing = self.shared.admission.finishing();
-        self.board().ended(Ended { hold, since, finish, finishing });
-    }
-
-    fn finish(&self, ended: Vec<Ended>) {
-        // An owner that knows of its loss writes nothing more; the UPDATE would touch no row.
-        let (lost, ours): (Vec<_>, Vec<_>) = ended.into_iter().partition(|ended| ended.hold.lost());
-        let answers = self.shared.store.finish_all(ours.iter().map(|ended| ended.finish.clone()).collect());
-        let lost = lost.into_iter().map(|ended| (ended, Ok(None)));
-        let (mut done, mut troubled) = (0, Vec::new());
-        for (ended, answer) in lost.chain(ours.into_iter().zip(answers)) {
+        let fair = self.jobs.len().div_ceil(WORKER_THREADS);
+        let others = self.jobs.try_iter().take(fair.min(self.places.free() - 1).min(BATCH_ROWS - 1));
+        let jobs: Vec<Job> = iter::once(first).chain(others).filter(Job::begin).collect();
+        let sent = Instant::now();
+        let answers = self.shared.store.claim_all(jobs.iter().map(|job| job.id().clone()).collect());
+        let mut running = Vec::new();
+        for (job, answer) in jobs.into_iter().zip(answers) {
             match answer {
-                Err(error) => {
-                    troubled.push((ended, error));
-                    continue;
-                }
-                Ok(None) => say_lost(&ended.finish),
-                Ok(Some(_)) => {}
+                Ok(Some(claimed)) => running.push(Running::new(&self.shared, job, claimed, sent)),
+                // Not QUEUED any more: cancelled, or another instance's.
+                Ok(None) => {}
+                Err(error) => self.retry(|place| Failed::Claim(job, place, sent, error)),
             }
-            self.done(ended);
-            done += 1;
         }
-        self.board().finished(done, troubled);
+        running
     }
 
-    /// The task is not RUNNING on our account any more.
-    fn done(&self, ended: Ended) {
-        self.shared.running.fetch_sub(1, Ordering::AcqRel);
-        self.shared.pace.finished(ended.since.elapsed());
-        // The permit goes with the hold, before `finishing`: see there.
-        drop(ended.hold);
-        drop(ended.finishing);
+    fn analyse(&self, running: Running) -> Ended {
+        let Running { job, claimed, since } = running;
+        let analysis = analyse(&*self.analyser, &claimed.text, job.stop());
+        let finish = Finish { id: job.id().clone(), epoch: claimed.epoch, analysis };
+        Ended { job, since, finish }
     }
-}
 
-/// Says that a task's lease is lost: whatever came of its analysis is another's to write.
-pub(super) fn say_lost(finish: &Finish) {
-    log::line(format_args!("{}: lease lost: epoch {} is not ours any more", finish.id, finish.epoch));
+    fn finish(&mut self, ended: Vec<Ended>) {
+        // An owner that knows of its loss writes nothing more; the UPDATE would touch no row.
+        let (lost, ours): (Vec<_>, Vec<_>) = ended.into_iter().partition(|ended| ended.job.is_lost());
+        lost.into_iter().for_each(|ended| ended.close(&self.shared, false));
+        if ours.is_empty() {
+            return;
+        }
+        ours.iter().for_each(|ended| ended.job.ending());
+        let answers = self.shared.store.finish_all(ours.iter().map(|ended| ended.finish.clone()).collect());
+        for (ended, answer) in ours.into_iter().zip(answers) {
+            match answer {
+                Ok(status) => ended.close(&self.shared, status.is_some()),
+                Err(error) => {
+                    ended.job.not_ended();
+                    self.retry(|place| Failed::Finish(ended, place, error));
+                }
+            }
+        }
+    }
+
+    fn retry(&mut self, failed: impl FnOnce(Place) -> Failed) {
+        // Cannot fail while the retry lives; its death is reported, and ends the service.
+        let _ = self.retry.send(failed(self.places.lend()));
+    }
 }
 
 /// Runs the analyser; its panic is the task's failure, not the worker's.

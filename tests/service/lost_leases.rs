@@ -180,12 +180,12 @@ fn rows_with_and_without_leases_are_each_left_to_their_own_rule() {
     assert_eq!(database.task("task[0]"), "FAILED|0|0|0");
     assert_eq!(owned("task[1]"), leased_row, "recovery is not for leased rows");
 
-    // The leased one dies; a plain one's feeder and keeper find nothing to do about it.
+    // The leased one dies; a plain one's poller and leader find nothing to do about it.
     leased.kill();
     database.wait_for_expiry("task[1]");
     let expired = row("task[1]");
     for _ in 0..3 {
-        // A row that is in the table and in nobody's channel is found by the feeder's next look.
+        // A row that is in the table and in nobody's channel is found by the poller's next look.
         let id = database.store("beside").submit("Go one".into()).expect("submit");
         next.client().wait_for(id.as_str(), "SUCCEEDED");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use taskstats::service::{Event, Service, ServiceConfig, Tenure};
+use taskstats::service::{Event, Mode, Service, ServiceConfig};
 use taskstats::store::{Lease, Relock, Store};
 use taskstats::task::{Analyser, Analysis, Stop};
 
@@ -28,21 +28,21 @@ impl Inside {
         let store = Database::store_at(dsn, "inside", None);
         let Relock::Held(instance) = store.lock_instance().expect("an answer") else { panic!("the lock is taken") };
         store.recover().expect("recovery");
-        Inside::start(store, analyser, Tenure::Sole(instance), workers)
+        Inside::start(store, analyser, Mode::Sole(instance), workers)
     }
 
     /// One of several on the database that `dsn` leads to, with leases of `ttl`.
     pub fn leased(dsn: &str, analyser: impl Analyser, workers: usize, ttl: Duration) -> Inside {
         let lease = Lease { ttl, max_attempts: 5, effect_at_end: true };
         let store = Database::store_at(dsn, "inside", Some(lease));
-        Inside::start(store, analyser, Tenure::Leased(lease), workers)
+        Inside::start(store, analyser, Mode::Leased(lease), workers)
     }
 
-    fn start(store: Store, analyser: impl Analyser, tenure: Tenure, workers: usize) -> Inside {
+    fn start(store: Store, analyser: impl Analyser, mode: Mode, workers: usize) -> Inside {
         let store = Arc::new(store);
         let (tell, events) = bounded(1);
         let size = ServiceConfig { workers, queue: 64 };
-        let service = Service::start(store, Arc::new(analyser), tenure, size, tell).expect("threads");
+        let service = Service::start(store, Arc::new(analyser), mode, size, Arc::default(), tell).expect("threads");
         Inside { service: Arc::new(service), events }
     }
 }

@@ -1,10 +1,10 @@
-//! The renewer: keeps the leases of the tasks in hand, all in one statement. Where a lease is lost, or cannot be known to
-//! hold, its analysis is told to stop and its result is not written.
+//! The lease renewer: renews the leases of all tasks in flight in one statement. Where a lease is lost, or not known to hold, the
+//! analysis is stopped and its result is not written.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::limits::{CANCEL_LOOK, RENEWALS_PER_LEASE};
 use crate::log::{self, Bounded};
 use crate::store::{Lease, LeasedTask, Renewal, StoreError};
@@ -12,14 +12,14 @@ use crate::task::Backoff;
 
 static TROUBLE: Bounded = Bounded::new();
 
-/// Renews until the drain has expired: work in hand is finished under its lease.
+/// Renews until the shutdown has expired: tasks in flight are finished under their leases.
 pub(super) fn run(shared: &Arc<Shared>, lease: Lease) {
     let third = lease.ttl / RENEWALS_PER_LEASE;
     let (mut due, mut backoff) = (Instant::now() + third, Backoff::new());
-    while !shared.drain.expired() {
+    while !shared.shutdown.has_expired() {
         let wait = due.saturating_duration_since(Instant::now()).min(CANCEL_LOOK);
-        shared.drain.pause(wait.min(time_left(shared, lease.ttl)));
-        let_go_of_the_expired(shared, lease.ttl);
+        shared.shutdown.pause(wait.min(time_left(shared, lease.ttl)));
+        lose_expired(shared, lease.ttl);
         if Instant::now() < due {
             look_for_cancels(shared, lease.ttl);
             continue;
@@ -39,21 +39,21 @@ pub(super) fn run(shared: &Arc<Shared>, lease: Lease) {
     }
 }
 
-/// Renews all leases; false: some could not be renewed now, and may be lost if that goes on.
+/// Renews all leases; false: some could not be renewed now, and will be lost if that goes on.
 fn renew(shared: &Shared, lease: Lease) -> Result<bool, StoreError> {
-    let tasks: Vec<LeasedTask> = shared.held.leases().into_iter().map(|(task, _)| task).collect();
+    let tasks: Vec<LeasedTask> = shared.in_flight.leases().into_iter().map(|(task, _)| task).collect();
     if tasks.is_empty() {
         return Ok(true);
     }
-    let asked = Instant::now();
+    let requested = Instant::now();
     let answers = shared.store.renew(lease, tasks.clone(), time_left(shared, lease.ttl))?;
     let mut all = true;
     for (task, answer) in tasks.iter().zip(answers) {
         if answer.cancel_requested {
-            shared.held.stop(&task.id);
+            shared.in_flight.stop(&task.id);
         }
         match answer.renewal {
-            Renewal::Renewed => shared.held.renewed(task, asked),
+            Renewal::Renewed => shared.in_flight.renewed(task, requested),
             Renewal::Busy => all = false,
             Renewal::Lost => lose(shared, task, "another owner may have it"),
         }
@@ -61,37 +61,37 @@ fn renew(shared: &Shared, lease: Lease) -> Result<bool, StoreError> {
     Ok(all)
 }
 
-/// A cancel may have come through another process; its analyser should not have to wait for the next renewal.
+/// Finds cancels that came through another process, sooner than the next renewal would.
 fn look_for_cancels(shared: &Shared, ttl: Duration) {
-    let tasks = shared.held.leases().into_iter().map(|(task, _)| task.id).collect::<Vec<_>>();
+    let tasks = shared.in_flight.leases().into_iter().map(|(task, _)| task.id).collect::<Vec<_>>();
     if tasks.is_empty() {
         return;
     }
     match shared.store.cancel_requested(tasks, time_left(shared, ttl)) {
-        Ok(cancelled) => cancelled.iter().for_each(|id| shared.held.stop(id)),
+        Ok(cancelled) => cancelled.iter().for_each(|id| shared.in_flight.stop(id)),
         Err(error) => TROUBLE.line(format_args!("looking for cancels: {error}")),
     }
 }
 
-/// Until the first of our leases is over: nothing may keep us waiting for longer, least of all a silent database.
+/// The time until the first of our leases is over: no statement may take longer.
 fn time_left(shared: &Shared, ttl: Duration) -> Duration {
-    let first = shared.held.leases().into_iter().map(|(_, asked)| asked).min();
-    first.map_or(ttl, |asked| ttl.saturating_sub(asked.elapsed()))
+    let first = shared.in_flight.leases().into_iter().map(|(_, requested)| requested).min();
+    first.map_or(ttl, |requested| ttl.saturating_sub(requested.elapsed()))
 }
 
-/// By our own clock, which only has to run as fast as the server's: a lease that was asked for longer ago than it lasts is
-/// over, whatever the server would say.
-fn let_go_of_the_expired(shared: &Shared, ttl: Duration) {
-    for (task, asked) in shared.held.leases() {
-        if asked.elapsed() >= ttl {
+/// By our own clock, which only has to run as fast as the server's, a lease is over when it was requested longer ago than it
+/// lasts, whatever the server would answer.
+fn lose_expired(shared: &Shared, ttl: Duration) {
+    for (task, requested) in shared.in_flight.leases() {
+        if requested.elapsed() >= ttl {
             lose(shared, &task, "it could not be renewed in time");
         }
     }
 }
 
 fn lose(shared: &Shared, task: &LeasedTask, why: &str) {
-    if shared.held.lose(task) {
-        // Said of each, however much else there is to say: once a claim, so its number is bounded.
+    if shared.in_flight.lose(task) {
+        // Not bounded: there is one such line for a claim.
         log::line(format_args!("{}: lease lost, epoch {}: {why}; its analyser is told to stop", task.id, task.epoch));
     }
 }
